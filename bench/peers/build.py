@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """Compiles the peers that `make bench` compares with.
 
-    bench/peers/build.py FOLDER
+    bench/peers/build.py FOLDER [--for PYTHON]
 
-Uses the running interpreter's headers and the sources and headers that the
+Uses the headers of the running interpreter, or of PYTHON, and the sources and headers that the
 nanobind and apache-tvm-ffi wheels ship. Needs a C++17 compiler (CXX, or g++).
 A peer whose package is not installed is left out, and said so.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
+import json
 import os
 import shlex
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -31,13 +32,25 @@ def compile_to(out: Path, *args: str | Path) -> None:
     print(f"built {out}")
 
 
-def nanobind(folder: Path) -> None:
-    """The nanobind module, for this interpreter."""
+def target(python: str) -> tuple[str, str]:
+    """The suffix of extension modules and the header folder of an interpreter."""
+    code = (
+        "import sysconfig, json; "
+        "print(json.dumps([sysconfig.get_config_var('EXT_SUFFIX'), sysconfig.get_paths()['include']]))"
+    )
+    out = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    suffix, include = json.loads(out.stdout)
+    return suffix, include
+
+
+def nanobind(folder: Path, python: str) -> None:
+    """The nanobind module, for one interpreter."""
     import nanobind as nb
 
     src, inc = Path(nb.source_dir()), Path(nb.include_dir())
+    suffix, headers = target(python)
     compile_to(
-        folder / ("nanobind_peer" + sysconfig.get_config_var("EXT_SUFFIX")),
+        folder / ("nanobind_peer" + suffix),
         HERE / "nanobind_peer.cpp",
         src / "nb_combined.cpp",
         "-fno-strict-aliasing",
@@ -46,11 +59,11 @@ def nanobind(folder: Path) -> None:
         "-I",
         src.parent / "ext" / "robin_map" / "include",
         "-I",
-        sysconfig.get_paths()["include"],
+        headers,
     )
 
 
-def tvm_ffi(folder: Path) -> None:
+def tvm_ffi(folder: Path, python: str) -> None:
     """The tvm-ffi library; it holds no Python, so any interpreter may load it."""
     from tvm_ffi import libinfo
 
@@ -65,19 +78,24 @@ def tvm_ffi(folder: Path) -> None:
         libinfo.find_dlpack_include_path(),
         f"-L{lib.parent}",
         "-ltvm_ffi",
-        f"-Wl,-rpath,{lib.parent}",
+        # Another machine finds the library through tvm_ffi, which loads it first.
+        *([f"-Wl,-rpath,{lib.parent}"] if python == sys.executable else []),
     )
 
 
 def main() -> int:
     """Builds what can be built."""
-    folder = Path(sys.argv[1])
+    args = argparse.ArgumentParser(description="Compile the benchmark peers.")
+    args.add_argument("folder", type=Path)
+    args.add_argument("--for", dest="python", default=sys.executable, help="the interpreter to build for")
+    opts = args.parse_args()
+    folder: Path = opts.folder
     folder.mkdir(parents=True, exist_ok=True)
     for package, build in (("nanobind", nanobind), ("tvm_ffi", tvm_ffi)):
         if importlib.util.find_spec(package) is None:
             print(f"peer left out: {package} is not installed")
             continue
-        build(folder)
+        build(folder, opts.python)
     return 0
 
 
