@@ -1,0 +1,304 @@
+// Gen writes the repeated parts of package minifloat: one set of methods per
+// type, the decoding tables and the numbers of InfoOf. Run it by go generate in
+// the package's folder.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/format"
+	"log"
+	"math"
+	"os"
+	"text/template"
+)
+
+type kind int
+
+const (
+	ieee   kind = iota // infinity and NaNs in the last exponent
+	fn                 // NaN is the last code
+	fnuz               // NaN is the pattern of −0
+	finite             // neither
+	e8m0               // exponent only
+)
+
+type spec struct {
+	Type, Name   string
+	Bits, E, M   int
+	Bias         int
+	kind         kind
+	SpecialsText string
+}
+
+var specs = []spec{
+	{"Float8E3M4", "float8_e3m4", 8, 3, 4, 3, ieee, "Too large a number becomes an infinity, every NaN the quiet NaN of its sign."},
+	{"Float8E4M3", "float8_e4m3", 8, 4, 3, 7, ieee, "Too large a number becomes an infinity, every NaN the quiet NaN of its sign."},
+	{"Float8E4M3B11FNUZ", "float8_e4m3b11fnuz", 8, 4, 3, 11, fnuz, "Too large a number, an infinity and NaN become the one NaN; −0 becomes 0."},
+	{"Float8E4M3FN", "float8_e4m3fn", 8, 4, 3, 7, fn, "Too large a number, an infinity and NaN become the NaN of their sign."},
+	{"Float8E4M3FNUZ", "float8_e4m3fnuz", 8, 4, 3, 8, fnuz, "Too large a number, an infinity and NaN become the one NaN; −0 becomes 0."},
+	{"Float8E5M2", "float8_e5m2", 8, 5, 2, 15, ieee, "Too large a number becomes an infinity, every NaN the quiet NaN of its sign."},
+	{"Float8E5M2FNUZ", "float8_e5m2fnuz", 8, 5, 2, 16, fnuz, "Too large a number, an infinity and NaN become the one NaN; −0 becomes 0."},
+	{"Float8E8M0FNU", "float8_e8m0fnu", 8, 8, 0, 127, e8m0, "Half-way numbers go up. Zero, negative and too large numbers and NaN become NaN."},
+	{"Float6E2M3FN", "float6_e2m3fn", 6, 2, 3, 1, finite, "Too large a number becomes the largest one of its sign, NaN a zero of the opposite sign."},
+	{"Float6E3M2FN", "float6_e3m2fn", 6, 3, 2, 3, finite, "Too large a number becomes the largest one of its sign, NaN a zero of the opposite sign."},
+	{"Float4E2M1FN", "float4_e2m1fn", 4, 2, 1, 1, finite, "Too large a number becomes the largest one of its sign, NaN a zero of the opposite sign."},
+}
+
+func (s spec) SignMask() int { return 1 << (s.Bits - 1) }
+func (s spec) Mask() int     { return s.SignMask()*2 - 1 }
+func (s spec) SignPos() int  { return s.Bits - 1 }
+func (s spec) IsIEEE() bool  { return s.kind == ieee }
+func (s spec) IsFN() bool    { return s.kind == fn }
+func (s spec) IsFNUZ() bool  { return s.kind == fnuz }
+func (s spec) IsE8M0() bool  { return s.kind == e8m0 }
+func (s spec) Finite() bool  { return s.kind == finite }
+func (s spec) SubByte() bool { return s.Bits < 8 }
+func (s spec) Inf() int      { return (1<<s.E - 1) << s.M }
+
+// Max is the code of the largest finite magnitude.
+func (s spec) Max() int {
+	switch s.kind {
+	case ieee:
+		return s.Inf() - 1
+	case fn:
+		return s.SignMask() - 2
+	case e8m0:
+		return 0xfe
+	}
+	return s.SignMask() - 1
+}
+
+// Over is the magnitude code of what is too large.
+func (s spec) Over() int {
+	switch s.kind {
+	case ieee:
+		return s.Inf()
+	case finite:
+		return s.Max()
+	}
+	return s.SignMask() - 1
+}
+
+// NaN is the magnitude code of NaN.
+func (s spec) NaN() int {
+	switch s.kind {
+	case ieee:
+		return s.Inf() | 1<<(s.M-1)
+	case fn:
+		return s.SignMask() - 1
+	}
+	return 0
+}
+
+// decode gives the pattern of the float32 for a code.
+func (s spec) decode(code int) uint32 {
+	code &= s.Mask()
+	if s.kind == e8m0 {
+		if code == 0xff {
+			return 0x7fc00000
+		}
+		return math.Float32bits(float32(math.Ldexp(1, code-s.Bias)))
+	}
+	sign := uint32(code>>s.SignPos()) << 31
+	mag := code &^ s.SignMask()
+	switch {
+	case s.kind == fnuz && code == s.SignMask():
+		return 0xffc00000
+	case s.kind == fn && mag == s.SignMask()-1:
+		return sign | 0x7fc00000
+	case s.kind == ieee && mag == s.Inf():
+		return sign | 0x7f800000
+	case s.kind == ieee && mag > s.Inf():
+		return sign | 0x7fc00000
+	}
+	exp, m := mag>>s.M, mag&(1<<s.M-1)
+	if exp == 0 {
+		exp = 1
+	} else {
+		m |= 1 << s.M
+	}
+	return sign | math.Float32bits(float32(math.Ldexp(float64(m), exp-s.Bias-s.M)))
+}
+
+// Table is the decoding table as Go source.
+func (s spec) Table() string {
+	var b bytes.Buffer
+	for i := range 256 {
+		fmt.Fprintf(&b, "%#08x,", s.decode(i))
+		if i%8 == 7 {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+func (s spec) float(code int) string {
+	return fmt.Sprintf("%g", math.Float32frombits(s.decode(code)))
+}
+
+func (s spec) MaxFloat() string { return s.float(s.Max()) }
+
+func (s spec) LowestFloat() string {
+	if s.kind == e8m0 {
+		return s.float(0)
+	}
+	return s.float(s.Max() | s.SignMask())
+}
+
+func (s spec) NormalFloat() string {
+	if s.kind == e8m0 {
+		return s.float(0)
+	}
+	return s.float(1 << s.M)
+}
+
+func (s spec) SubnormalFloat() string {
+	if s.kind == e8m0 {
+		return s.float(0)
+	}
+	return s.float(1)
+}
+
+func (s spec) EpsilonFloat() string {
+	one := s.Bias << s.M
+	return fmt.Sprintf("%g", math.Float32frombits(s.decode(one+1))-1)
+}
+
+const methods = `// Code generated by internal/gen. DO NOT EDIT.
+
+package minifloat
+
+import "math"
+
+{{range .}}
+// Float32 gives the value of v, exactly.
+func (v {{.Type}}) Float32() float32 { return math.Float32frombits(decode{{.Type}}[v]) }
+
+// To{{.Type}} gives the {{.Type}} nearest to f{{if not .IsE8M0}}, ties to even{{end}}. {{.SpecialsText}}
+func To{{.Type}}(f float32) {{.Type}} {
+{{- if .IsE8M0}}
+	return {{.Type}}(encodeE8M0(math.Float32bits(f)))
+{{- else}}
+	return {{.Type}}(encode(math.Float32bits(f), &format{{.Type}}))
+{{- end}}
+}
+
+// IsNaN reports whether v is not a number{{if .Finite}}; the type has no NaN, so it never is{{end}}.
+func (v {{.Type}}) IsNaN() bool { return {{if .IsIEEE}}v&{{.SignMask | printf "%#x"}}^v > {{.Inf | printf "%#x"}}{{else if .IsFN}}v|{{.SignMask | printf "%#x"}} == 0xff{{else if .IsFNUZ}}v == 0x80{{else if .IsE8M0}}v == 0xff{{else}}false{{end}} }
+
+// IsInf reports whether v is an infinity{{if .IsIEEE}}: the positive one for sign > 0, the
+// negative one for sign < 0, either for 0{{else}}; the type has none, so it never is{{end}}.
+{{if .IsIEEE -}}
+func (v {{.Type}}) IsInf(sign int) bool {
+	return sign >= 0 && v == {{.Inf | printf "%#x"}} || sign <= 0 && v == {{.Inf | printf "%#x"}}|{{.SignMask | printf "%#x"}}
+}
+{{- else -}}
+func (v {{.Type}}) IsInf(int) bool { return false }
+{{- end}}
+
+// Signbit reports whether the sign bit is set{{if .IsE8M0}}; the type has none, so it never is{{end}}.
+func (v {{.Type}}) Signbit() bool { return {{if .IsE8M0}}false{{else}}v&{{.SignMask | printf "%#x"}} != 0{{end}} }
+
+// String gives the shortest decimal that identifies the value as a float32{{if .Finite}}.{{else}},
+// or "NaN"{{if .IsIEEE}}, "+Inf", "-Inf"{{end}}.{{end}}
+func (v {{.Type}}) String() string { return format32(v.Float32()) }
+
+// MarshalText gives what String gives.
+func (v {{.Type}}) MarshalText() ([]byte, error) { return append32(nil, v.Float32()), nil }
+
+// UnmarshalText reads a decimal or hexadecimal number, "NaN" or "Inf" as a
+// float32 and rounds it. A text that is no number gives an error wrapping
+// [strconv.ErrSyntax].
+func (v *{{.Type}}) UnmarshalText(text []byte) error { return unmarshal(v, text) }
+{{end}}
+
+{{range .}}{{if not .IsE8M0}}
+var format{{.Type}} = newFormat({{.Bits}}, {{.M}}, {{.Bias}}, {{.Max | printf "%#x"}}, {{.Over | printf "%#x"}}, {{.NaN | printf "%#x"}}, {{.IsFNUZ}}, {{.Finite}})
+{{end}}{{end}}
+
+// toFloat32s converts src; dst is at least as long.
+func toFloat32s[T Float](dst []float32, src []T) {
+	switch s := any(src).(type) {
+	case []BFloat16:
+		for i, v := range s {
+			dst[i] = v.Float32()
+		}
+{{- range .}}
+	case []{{.Type}}:
+		decode8(dst, s, &decode{{.Type}})
+{{- end}}
+	}
+}
+
+// fromFloat32s converts src; dst is at least as long.
+func fromFloat32s[T Float](dst []T, src []float32) {
+	switch d := any(dst).(type) {
+	case []BFloat16:
+		for i, v := range src {
+			d[i] = ToBFloat16(v)
+		}
+{{- range .}}
+	case []{{.Type}}:
+{{- if .IsE8M0}}
+		for i, v := range src {
+			d[i] = To{{.Type}}(v)
+		}
+{{- else}}
+		encode8(d, src, &format{{.Type}})
+{{- end}}
+{{- end}}
+	}
+}
+
+// InfoOf describes T.
+func InfoOf[T Float]() Info {
+	switch any(T(0)).(type) {
+{{- range .}}
+	case {{.Type}}:
+		return Info{
+			Name: "{{.Name}}", Bits: {{.Bits}}, ExponentBits: {{.E}}, MantissaBits: {{.M}}, Bias: {{.Bias}},
+			Max: {{.MaxFloat}}, Lowest: {{.LowestFloat}}, SmallestNormal: {{.NormalFloat}}, SmallestSubnormal: {{.SubnormalFloat}}, Epsilon: {{.EpsilonFloat}},
+			HasInf: {{.IsIEEE}}, HasNaN: {{not .Finite}}, SignedZero: {{not (or .IsFNUZ .IsE8M0)}},
+		}
+{{- end}}
+	default: // BFloat16
+		return Info{
+			Name: "bfloat16", Bits: 16, ExponentBits: 8, MantissaBits: 7, Bias: 127,
+			Max: 0x1.fep127, Lowest: -0x1.fep127, SmallestNormal: 0x1p-126, SmallestSubnormal: 0x1p-133, Epsilon: 0x1p-7,
+			HasInf: true, HasNaN: true, SignedZero: true,
+		}
+	}
+}
+`
+
+const tables = `// Code generated by internal/gen. DO NOT EDIT.
+
+package minifloat
+
+{{range .}}
+// decode{{.Type}} has the float32 pattern of each code{{if .SubByte}}; the bits above the type's own are ignored{{end}}.
+var decode{{.Type}} = [256]uint32{
+{{.Table}}}
+{{end}}
+`
+
+func write(name, text string) {
+	var b bytes.Buffer
+	if err := template.Must(template.New(name).Parse(text)).Execute(&b, specs); err != nil {
+		log.Fatal(err)
+	}
+	src, err := format.Source(b.Bytes())
+	if err != nil {
+		log.Fatalf("%v\n%s", err, b.Bytes())
+	}
+	if err := os.WriteFile(name, src, 0o644); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func main() {
+	log.SetFlags(0)
+	write("zfloat.go", methods)
+	write("ztables.go", tables)
+}
