@@ -1,6 +1,17 @@
 package memview
 
-import "github.com/go-handoff/handoff/dlpack"
+import (
+	"errors"
+
+	"github.com/go-handoff/handoff/dlpack"
+)
+
+// ErrIndex means that an index has another number of entries than there are
+// axes, or lies outside of the shape.
+//
+// All other errors of this package wrap the sentinels of package dlpack; each
+// is a [*dlpack.RuleError] that names the rule broken, where one was.
+var ErrIndex = errors.New("index out of range")
 
 // fail builds the error of a broken rule. Callers pass finished text, so that
 // nothing is formatted before there is a failure. rule may be empty.
