@@ -125,6 +125,11 @@ ho_owner *ho_owner_alloc(size_t bytes, void **data)
 	return o;
 }
 
+size_t ho_owner_bytes(const ho_owner *o)
+{
+	return o->last == last_alloc ? o->u : 0;
+}
+
 /*
  * Blocks
  */

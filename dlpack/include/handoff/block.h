@@ -53,6 +53,8 @@ ho_owner *ho_owner_from_legacy(DLManagedTensor *m);
 /* An owner of new C memory, aligned to 256 bytes and not cleared. *data is
  * NULL for 0 bytes. NULL if there is no memory. */
 ho_owner *ho_owner_alloc(size_t bytes, void **data);
+/* The bytes of such an owner, 0 for any other. */
+size_t ho_owner_bytes(const ho_owner *o);
 
 /*
  * Exports

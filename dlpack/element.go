@@ -1,0 +1,78 @@
+package dlpack
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/x448/float16"
+)
+
+// Element lists the Go types whose memory layout equals that of an element
+// type. There is no "~": uint16 and float16.Float16 share a size, not a
+// meaning. bool is the one-byte type of code 6.
+type Element interface {
+	int8 | int16 | int32 | int64 |
+		uint8 | uint16 | uint32 | uint64 |
+		float16.Float16 | float32 | float64 | complex64 | complex128 | bool
+}
+
+// DTypeOf returns the element type of a Go type.
+func DTypeOf[T Element]() DataType {
+	var z T
+	switch any(z).(type) {
+	case int8:
+		return Int8
+	case int16:
+		return Int16
+	case int32:
+		return Int32
+	case int64:
+		return Int64
+	case uint8:
+		return UInt8
+	case uint16:
+		return UInt16
+	case uint32:
+		return UInt32
+	case uint64:
+		return UInt64
+	case float16.Float16:
+		return Float16
+	case float32:
+		return Float32
+	case float64:
+		return Float64
+	case complex64:
+		return Complex64
+	case complex128:
+		return Complex128
+	case bool:
+		return Bool
+	}
+	panic("dlpack: Element and DTypeOf disagree")
+}
+
+// sliceAddr returns the address of element i, which may be one past the end.
+func sliceAddr[T Element](s []T, i int) uintptr {
+	// SAFETY: the address is only used as a number; pinSlice keeps the memory
+	// in place before anybody reads through it.
+	return uintptr(unsafe.Pointer(unsafe.SliceData(s))) + uintptr(i)*unsafe.Sizeof(*new(T))
+}
+
+// pinSlice makes a C owner that keeps the memory of s in place.
+func pinSlice[T Element](op string, s []T) (owner uintptr, err error) {
+	p := new(runtime.Pinner)
+	defer func() {
+		// The pinner refuses memory that is not Go's with a panic.
+		if recover() != nil {
+			owner, err = 0, &RuleError{Op: op, Detail: "the slice is not Go memory, use ExportDesc", Err: ErrNotSupported}
+		}
+	}()
+	p.Pin(unsafe.SliceData(s))
+	o := goOwner(p, nil)
+	if o == 0 {
+		p.Unpin()
+		return 0, noMemory(op)
+	}
+	return o, nil
+}

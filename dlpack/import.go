@@ -1,0 +1,637 @@
+package dlpack
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-handoff/handoff/internal/cptr"
+	"github.com/go-handoff/handoff/internal/leak"
+)
+
+// Managed owns one imported tensor until [Managed.Release].
+//
+// It is a small value. Copies stand for the same tensor: the first Release of
+// any copy gives it back, from any goroutine, and every later one does
+// nothing. After the release all copies are stale: their accessors return zero
+// values and their other methods an error wrapping [ErrClosed]. The zero
+// Managed is stale from the start.
+//
+// Accessors may be used from several goroutines at once, but not during
+// Release: the memory that they read is the producer's. Release, Retain, the
+// exports and Desc may run at once in any mix.
+//
+// A Managed that is dropped without Release is given back by the collector
+// some time later, on a goroutine of its own; in leak-check mode the tests
+// that dropped it fail.
+type Managed struct {
+	h   *handle
+	gen uint64
+}
+
+// handle is what a Managed points to. When no Managed does so any more, its
+// cleanup finds the core, which does not point back.
+type handle struct{ c *core }
+
+// core is the state of an imported tensor. Handle and core are pooled
+// together, so that an import allocates nothing.
+type core struct {
+	// word is the generation, a closing bit and the number of calls that use
+	// the tensor right now. A Managed is live while the generations agree.
+	word atomic.Uint64
+
+	addr   uintptr // of the managed struct; 0 if there is none
+	legacy bool
+	// owner is the ho_owner that the tensor was moved into, or 0. It is set
+	// by the first call that needs a second reference.
+	owner atomic.Uintptr
+	// The metadata as it was validated. shape and strides inside are the
+	// producer's arrays.
+	tensor  *cTensor
+	flags   Flags
+	version Version
+	token   leak.Token
+}
+
+const (
+	useBits    = 15
+	useMask    = 1<<useBits - 1
+	closingBit = 1 << useBits
+	genShift   = useBits + 1
+
+	versionedTensorOffset = 32 // of dl_tensor in DLManagedTensorVersioned
+)
+
+var handles = sync.Pool{New: func() any {
+	h := &handle{c: new(core)}
+	runtime.AddCleanup(h, forgotten, h.c)
+	return h
+}}
+
+// shareMu is held while a tensor gets its owner.
+var shareMu sync.Mutex
+
+// ImportVersioned takes over the DLManagedTensorVersioned at address p.
+//
+// The tensor is consumed in any case: on success it belongs to the Managed; on
+// an error it has been given back (its deleter, if not NULL, ran exactly once)
+// and must not be touched again. Exceptions are the two errors after which
+// nothing at p can have been read: p is 0 ([ErrNull]) or not a multiple of 8
+// ([ErrAlign]).
+//
+// If the major version is unknown only the deleter is used (R008, R009). All
+// other rules of [Desc.Check] apply; what was found wrong is in a
+// [*RuleError]. A tensor without strides is row-major whatever its version
+// says (R050, R051). Nothing is copied.
+//
+// Without cgo, the error wraps [ErrNotSupported] and p is left alone.
+func ImportVersioned(p uintptr) (Managed, error) {
+	if err := importable(p); err != nil {
+		return Managed{}, err
+	}
+	m := cptr.To[cManagedVersioned](p)
+	// Until the major is known to be ours, nothing but the first fields may
+	// be read.
+	if m.version.Major != ABIVersion.Major {
+		err := m.version.problem().err("dlpack: import")
+		releaseVersioned(p)
+		return Managed{}, err
+	}
+	flags := Flags(m.flags)
+	if pr := m.tensor.problem(flags); pr.kind != kindOK {
+		releaseVersioned(p)
+		return Managed{}, pr.err("dlpack: import")
+	}
+	return take(p, &m.tensor, false, flags, m.version), nil
+}
+
+// ImportLegacy takes over the DLManagedTensor at address p, the form without a
+// version. Everything said at [ImportVersioned] applies. The struct cannot say
+// that memory is read-only; the result counts as writable, as its producer had
+// to refuse otherwise (R057). Sub-byte data in it is packed.
+func ImportLegacy(p uintptr) (Managed, error) {
+	if err := importable(p); err != nil {
+		return Managed{}, err
+	}
+	m := cptr.To[cManaged](p)
+	if pr := m.tensor.problem(0); pr.kind != kindOK {
+		releaseLegacy(p)
+		return Managed{}, pr.err("dlpack: import")
+	}
+	return take(p, &m.tensor, true, 0, Version{}), nil
+}
+
+func importable(p uintptr) error {
+	switch {
+	case !supported:
+		return notSupported("dlpack: import")
+	case p == 0:
+		return (problem{kind: kindNull, rule: 45, what: whatNullStruct}).err("dlpack: import")
+	case p%8 != 0:
+		return (problem{kind: kindAlign, rule: 3, what: whatStructAlign}).err("dlpack: import")
+	}
+	return nil
+}
+
+// notSupported is the error of everything that needs cgo.
+func notSupported(op string) error {
+	return &RuleError{Op: op, Detail: "this program was built without cgo or for another platform", Err: ErrNotSupported}
+}
+
+// problem validates a tensor in foreign memory.
+func (t *cTensor) problem(flags Flags) problem {
+	raw := rawTensor{
+		data: uint64(t.data), byteOffset: t.byteOffset, device: t.device.Type, ndim: t.ndim,
+		dtype: t.dtype, hasShape: t.shape != 0,
+	}
+	if p := raw.header(flags); p.kind != kindOK {
+		return p
+	}
+	raw.shape, raw.strides = t.dims()
+	return raw.body(flags)
+}
+
+// dims returns the producer's arrays. ndim must have been checked. Strides are
+// nil if the tensor has none.
+func (t *cTensor) dims() (shape, strides []int64) {
+	return cptr.Slice[int64](t.shape, int(t.ndim)), cptr.Slice[int64](t.strides, int(t.ndim))
+}
+
+// take fills a handle from the pool. The tensor has been validated.
+func take(p uintptr, t *cTensor, legacy bool, flags Flags, v Version) Managed {
+	h := handles.Get().(*handle)
+	c := h.c
+	c.addr, c.tensor, c.legacy, c.flags, c.version = p, t, legacy, flags, v
+	if leak.Enabled() {
+		c.token = leak.Track("dlpack.Managed")
+	}
+	return Managed{h, c.word.Load() >> genShift}
+}
+
+// forgotten gives back a tensor whose last Managed was dropped. The deleter is
+// foreign and may wait for a lock, such as Python's, for which a cleanup must
+// not wait: it gets a goroutine.
+func forgotten(c *core) {
+	if c.addr == 0 {
+		return
+	}
+	// In leak-check mode the token stays: the test that dropped it fails.
+	go releaseTensor(c.addr, c.owner.Load(), c.legacy)
+}
+
+func releaseTensor(addr, owner uintptr, legacy bool) {
+	switch {
+	case owner != 0:
+		unrefOwner(owner)
+	case legacy:
+		releaseLegacy(addr)
+	default:
+		releaseVersioned(addr)
+	}
+}
+
+// Release gives the tensor back: its deleter runs if nothing else shares it
+// (see [Managed.Retain] and [Managed.Export]). Only the first call on any copy
+// has an effect. It may be called from any goroutine; the deleter runs on the
+// thread of the call, or at the end of a call on another goroutine that is
+// using the tensor at this moment. It allocates nothing.
+//
+// Work on a device that still uses the memory must have been ordered before
+// (R068).
+func (m Managed) Release() {
+	if m.h == nil {
+		return
+	}
+	c := m.h.c
+	for {
+		w := c.word.Load()
+		if w>>genShift != m.gen || w&closingBit != 0 {
+			return
+		}
+		if w&useMask != 0 {
+			// The last user releases.
+			if c.word.CompareAndSwap(w, w|closingBit) {
+				return
+			}
+			continue
+		}
+		if c.word.CompareAndSwap(w, (m.gen+1)<<genShift) {
+			finish(m.h)
+			return
+		}
+	}
+}
+
+// Close is [Managed.Release] as an [io.Closer]; it returns nil.
+func (m Managed) Close() error {
+	m.Release()
+	return nil
+}
+
+// finish releases the tensor of a handle whose generation has just been
+// raised: nobody else can reach its fields.
+func finish(h *handle) {
+	c := h.c
+	addr, owner, legacy := c.addr, c.owner.Load(), c.legacy
+	if c.token != (leak.Token{}) {
+		c.token.Done()
+		c.token = leak.Token{}
+	}
+	c.addr, c.tensor = 0, nil
+	if owner != 0 {
+		c.owner.Store(0)
+	}
+	handles.Put(h)
+	releaseTensor(addr, owner, legacy)
+}
+
+// use keeps the tensor from being released until done.
+func (m Managed) use() (*core, bool) {
+	if m.h == nil {
+		return nil, false
+	}
+	c := m.h.c
+	for {
+		w := c.word.Load()
+		if w>>genShift != m.gen || w&closingBit != 0 || w&useMask == useMask {
+			return nil, false
+		}
+		if c.word.CompareAndSwap(w, w+1) {
+			return c, true
+		}
+	}
+}
+
+func (m Managed) done() {
+	c := m.h.c
+	for {
+		w := c.word.Load()
+		if w&closingBit != 0 && w&useMask == 1 {
+			if c.word.CompareAndSwap(w, (m.gen+1)<<genShift) {
+				finish(m.h)
+				return
+			}
+		} else if c.word.CompareAndSwap(w, w-1) {
+			return
+		}
+	}
+}
+
+// live returns the core if m is not stale.
+func (m Managed) live() *core {
+	if m.h == nil {
+		return nil
+	}
+	if c := m.h.c; c.word.Load()>>genShift == m.gen {
+		return c
+	}
+	return nil
+}
+
+// IsLive reports whether the tensor has not been released through m or a copy
+// of it.
+func (m Managed) IsLive() bool { return m.live() != nil }
+
+// Struct returns the address of the managed struct, which m owns, or 0.
+func (m Managed) Struct() uintptr {
+	c := m.live()
+	if c == nil {
+		return 0
+	}
+	return c.addr
+}
+
+// Legacy reports whether the tensor came in the form without a version.
+func (m Managed) Legacy() bool {
+	c := m.live()
+	return c != nil && c.legacy
+}
+
+// Addr returns the address of the first element: data plus byte offset (R039,
+// R042). It is a number, valid until Release; for a device that
+// [DeviceType.HasAddresses] denies it is the opaque handle, without the offset
+// (R038), and without elements it is whatever the producer wrote.
+func (m Managed) Addr() uintptr {
+	c := m.live()
+	if c == nil {
+		return 0
+	}
+	t := c.tensor
+	addr := t.data
+	if addr != 0 && t.device.Type.HasAddresses() {
+		addr += uintptr(t.byteOffset)
+	}
+	runtime.KeepAlive(m.h)
+	return addr
+}
+
+// ByteOffset returns the offset that has still to be added to [Managed.Addr]:
+// 0, except on devices where the address is an opaque handle.
+func (m Managed) ByteOffset() uint64 {
+	c := m.live()
+	if c == nil || c.tensor.device.Type.HasAddresses() {
+		return 0
+	}
+	n := c.tensor.byteOffset
+	runtime.KeepAlive(m.h)
+	return n
+}
+
+// NDim returns the number of axes, 0 for a scalar.
+func (m Managed) NDim() int {
+	c := m.live()
+	if c == nil {
+		return 0
+	}
+	n := int(c.tensor.ndim)
+	runtime.KeepAlive(m.h)
+	return n
+}
+
+// Dim returns the extent of axis i. It panics if i is out of range.
+func (m Managed) Dim(i int) int64 {
+	c := m.live()
+	if c == nil {
+		return 0
+	}
+	shape, _ := c.tensor.dims()
+	n := shape[i]
+	runtime.KeepAlive(m.h)
+	return n
+}
+
+// Stride returns the distance between neighbours along axis i, in elements
+// (R048). It is derived if the producer gave no strides. It panics if i is out
+// of range.
+func (m Managed) Stride(i int) int64 {
+	c := m.live()
+	if c == nil {
+		return 0
+	}
+	shape, strides := c.tensor.dims()
+	var n int64
+	if strides != nil {
+		n = strides[i]
+	} else {
+		_ = shape[i]
+		n = 1
+		for _, e := range shape[i+1:] {
+			n *= max(e, 1)
+		}
+	}
+	runtime.KeepAlive(m.h)
+	return n
+}
+
+// Shape appends the extents to dst and returns it.
+func (m Managed) Shape(dst []int64) []int64 {
+	if c := m.live(); c != nil {
+		shape, _ := c.tensor.dims()
+		dst = append(dst, shape...)
+		runtime.KeepAlive(m.h)
+	}
+	return dst
+}
+
+// Strides appends the strides to dst, in elements, and returns it. They are
+// derived if the producer gave none; see [Managed.HasStrides].
+func (m Managed) Strides(dst []int64) []int64 {
+	if c := m.live(); c != nil {
+		shape, strides := c.tensor.dims()
+		if strides != nil {
+			dst = append(dst, strides...)
+		} else {
+			dst, _ = RowMajor(dst, shape) // fits: checked on import
+		}
+		runtime.KeepAlive(m.h)
+	}
+	return dst
+}
+
+// HasStrides reports whether the producer gave strides. A tensor of version
+// 1.2 or later with at least one axis must have them (R049); strict consumers
+// refuse it otherwise (R051).
+func (m Managed) HasStrides() bool {
+	c := m.live()
+	if c == nil {
+		return false
+	}
+	has := c.tensor.strides != 0
+	runtime.KeepAlive(m.h)
+	return has
+}
+
+// Size returns the number of elements, 1 for a scalar.
+func (m Managed) Size() int64 {
+	c := m.live()
+	if c == nil {
+		return 0
+	}
+	n := int64(1)
+	shape, _ := c.tensor.dims()
+	for _, e := range shape {
+		if e == 0 {
+			n = 0
+			break
+		}
+		n *= e // fits: checked on import
+	}
+	runtime.KeepAlive(m.h)
+	return n
+}
+
+// DType returns the element type.
+func (m Managed) DType() DataType {
+	c := m.live()
+	if c == nil {
+		return DataType{}
+	}
+	d := c.tensor.dtype
+	runtime.KeepAlive(m.h)
+	return d
+}
+
+// Device returns where the memory is.
+func (m Managed) Device() Device {
+	c := m.live()
+	if c == nil {
+		return Device{}
+	}
+	d := c.tensor.device
+	runtime.KeepAlive(m.h)
+	return d
+}
+
+// Flags returns the flags, 0 for a legacy tensor.
+func (m Managed) Flags() Flags {
+	c := m.live()
+	if c == nil {
+		return 0
+	}
+	return c.flags
+}
+
+// ReadOnly reports whether the memory must not be written (R015).
+func (m Managed) ReadOnly() bool { return m.Flags()&FlagReadOnly != 0 }
+
+// Version returns the version in the tensor, the zero Version for a legacy
+// one.
+func (m Managed) Version() Version {
+	c := m.live()
+	if c == nil {
+		return Version{}
+	}
+	return c.version
+}
+
+// Alignment returns the largest power of two, at most 4096, that divides the
+// address of the first element. It is 4096 for address 0. Nothing above
+// [DataType.Alignment] may be assumed of a foreign tensor (R041).
+func (m Managed) Alignment() int {
+	a := m.Addr() | 4096
+	return int(a & -a)
+}
+
+// Desc returns a copy of the metadata. Data is [Managed.Addr], with the offset
+// folded in, Strides are nil if the producer gave none. The error wraps
+// [ErrClosed] after the release.
+func (m Managed) Desc() (Desc, error) {
+	c, ok := m.use()
+	if !ok {
+		return Desc{}, closed("dlpack: describe")
+	}
+	defer m.done()
+	shape, strides := c.tensor.dims()
+	d := Desc{
+		Data: m.Addr(), ByteOffset: m.ByteOffset(), Device: c.tensor.device, DType: c.tensor.dtype,
+		Shape: append([]int64{}, shape...), Flags: c.flags, Version: c.version,
+	}
+	if strides != nil {
+		d.Strides = append([]int64{}, strides...)
+	}
+	return d, nil
+}
+
+func closed(op string) error {
+	return &RuleError{Op: op, Detail: "the tensor was released", Err: ErrClosed}
+}
+
+// share returns the C owner of the tensor and makes it if need be. The caller
+// is between use and done.
+func (c *core) share(op string) (uintptr, error) {
+	if o := c.owner.Load(); o != 0 {
+		return o, nil
+	}
+	shareMu.Lock()
+	defer shareMu.Unlock()
+	if o := c.owner.Load(); o != 0 {
+		return o, nil
+	}
+	o := stealOwner(c.addr, !c.legacy)
+	if o == 0 {
+		return 0, noMemory(op)
+	}
+	c.owner.Store(o)
+	return o, nil
+}
+
+func noMemory(op string) error { return &RuleError{Op: op, Err: ErrNoMemory} }
+
+// Retain returns a second, independent Managed for the same tensor, which is
+// given back when both have been released, in either order. The count lives in
+// C. The error wraps [ErrClosed] after the release.
+func (m Managed) Retain() (Managed, error) {
+	const op = "dlpack: retain"
+	c, ok := m.use()
+	if !ok {
+		return Managed{}, closed(op)
+	}
+	defer m.done()
+	o, err := c.share(op)
+	if err != nil {
+		return Managed{}, err
+	}
+	refOwner(o)
+	n := take(c.addr, c.tensor, c.legacy, c.flags, c.version)
+	n.h.c.owner.Store(o)
+	return n, nil
+}
+
+// Owner returns a reference on the C owner (ho_owner *) of the tensor, for C
+// code that exports it further. The caller gives it back with
+// [ReleaseOwner] or hands it to C code that does.
+func (m Managed) Owner() (uintptr, error) {
+	const op = "dlpack: share"
+	c, ok := m.use()
+	if !ok {
+		return 0, closed(op)
+	}
+	defer m.done()
+	o, err := c.share(op)
+	if err == nil {
+		refOwner(o)
+	}
+	return o, err
+}
+
+// Export returns the address of a new managed tensor for the same memory,
+// versioned or legacy, which the caller owns: it must be handed to a consumer
+// or released by its deleter. The memory stays valid until m and all exports
+// are released, in any order; the count lives in C and no deleter enters Go on
+// its account.
+//
+// The result obeys [ABIVersion] whatever m did: strides are never NULL for a
+// tensor with axes (R049), the byte offset is folded into data (B057), and
+// data is NULL if there are no elements (R043). [FlagIsCopied] is not passed
+// on, as the memory is shared from now on (R019).
+//
+// A legacy tensor cannot say read-only or padded: the error then wraps
+// [ErrReadOnly] (R057) or [ErrLayout] (R021). It wraps [ErrClosed] after the
+// release.
+func (m Managed) Export(versioned bool) (uintptr, error) {
+	const op = "dlpack: export"
+	c, ok := m.use()
+	if !ok {
+		return 0, closed(op)
+	}
+	defer m.done()
+	if !versioned {
+		if err := legacyProblem(op, c.tensor.dtype, c.flags); err != nil {
+			return 0, err
+		}
+	}
+	o, err := c.share(op)
+	if err != nil {
+		return 0, err
+	}
+	p := reexport(o, c.tensorAddr(), c.flags&^FlagIsCopied, versioned)
+	if p == 0 {
+		return 0, noMemory(op)
+	}
+	return p, nil
+}
+
+// tensorAddr returns the address of the DLTensor inside the managed struct.
+func (c *core) tensorAddr() uintptr {
+	if c.legacy {
+		return c.addr
+	}
+	return c.addr + versionedTensorOffset
+}
+
+// ExportDesc is [Managed.Export] with another description of the same memory,
+// such as a slice of it. The caller vouches that d lies inside the tensor. The
+// read-only flag of m is added to that of d; d.Version is ignored.
+func (m Managed) ExportDesc(d *Desc, versioned bool) (uintptr, error) {
+	const op = "dlpack: export"
+	c, ok := m.use()
+	if !ok {
+		return 0, closed(op)
+	}
+	defer m.done()
+	o, err := c.share(op)
+	if err != nil {
+		return 0, err
+	}
+	return exportDesc(op, o, d, d.Flags|c.flags&FlagReadOnly, versioned)
+}
