@@ -199,6 +199,7 @@ def check_suites() -> list[Suite]:
 def run_go(suite: Suite, proc: subprocess.Popen[str], res: Result) -> None:
     """Reads the events of `go test -json`."""
     output: dict[tuple[str, str], list[str]] = {}
+    broken: set[str] = set()  # packages with a failed test
     assert proc.stdout is not None
     for line in proc.stdout:
         try:
@@ -218,6 +219,8 @@ def run_go(suite: Suite, proc: subprocess.Popen[str], res: Result) -> None:
                 last = [s for s in said if re.match(r"(ok|FAIL|---|\?|panic)\b", s)]
                 if action == "fail":
                     print("".join(said), end="")
+                    if pkg not in broken:  # it did not build, or stopped outside a test
+                        res.failed += 1
                 elif last:
                     print("  " + last[-1].rstrip())
                 continue
@@ -225,6 +228,7 @@ def run_go(suite: Suite, proc: subprocess.Popen[str], res: Result) -> None:
                 res.passed += 1
             elif action == "fail":
                 res.failed += 1
+                broken.add(pkg)
                 print("".join(said), end="")
             else:
                 res.skipped += 1
