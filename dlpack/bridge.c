@@ -142,7 +142,8 @@ int ho_dl_table_alloc(uintptr_t table, const ho_dl_tensor *t, const int64_t *sha
 	local.failed = 0;
 	local.kind[0] = local.message[0] = 0;
 	int64_t dims[HO_MAX_DIMS];
-	memcpy(dims, shape, (size_t)t->ndim * sizeof(dims[0]));
+	if (t->ndim > 0)
+		memcpy(dims, shape, (size_t)t->ndim * sizeof(dims[0]));
 	d.shape = dims;
 	int rc = ((const DLPackExchangeAPI *)table)->managed_tensor_allocator(&d, &m, &local, set_error);
 	*out = (uintptr_t)m;

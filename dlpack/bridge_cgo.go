@@ -94,3 +94,49 @@ func cCheckManaged(p uintptr, versioned bool) (k kind, rule int) {
 	code := C.ho_dl_check_managed(C.uintptr_t(p), cBool(versioned), &r)
 	return kind(code), int(r)
 }
+
+func tableAllocate(table uintptr, d *Desc) (uintptr, error) {
+	t := cDesc(d)
+	var out C.uintptr_t
+	var e C.ho_dl_error
+	rc := C.ho_dl_table_alloc(C.uintptr_t(table), &t, ints(d.Shape), &out, &e)
+	switch {
+	case rc != 0:
+		return 0, &AllocError{Kind: C.GoString(&e.kind[0]), Message: C.GoString(&e.message[0])}
+	case out == 0:
+		return 0, &AllocError{Kind: "RuntimeError", Message: "success without a tensor"}
+	}
+	return uintptr(out), nil
+}
+
+func tableFrom(table, object uintptr) (rc int, p uintptr) {
+	var out C.uintptr_t
+	rc = int(C.ho_dl_table_from(C.uintptr_t(table), C.uintptr_t(object), &out))
+	return rc, uintptr(out)
+}
+
+func tableTo(table, tensor uintptr) (rc int, object uintptr) {
+	var out C.uintptr_t
+	rc = int(C.ho_dl_table_to(C.uintptr_t(table), C.uintptr_t(tensor), &out))
+	return rc, uintptr(out)
+}
+
+func tableBorrow(table, object uintptr) (rc int, t cTensor) {
+	// SAFETY: C writes the 48 bytes of a DLTensor, whose mirror cTensor has
+	// integers in place of pointers.
+	rc = int(C.ho_dl_table_borrow(C.uintptr_t(table), C.uintptr_t(object), unsafe.Pointer(&t)))
+	return rc, t
+}
+
+func tableStream(table uintptr, d Device) (rc int, stream uintptr) {
+	var out C.uintptr_t
+	rc = int(C.ho_dl_table_stream(C.uintptr_t(table), C.int32_t(d.Type), C.int32_t(d.ID), &out))
+	return rc, uintptr(out)
+}
+
+func tableNew(f *TableFuncs) uintptr {
+	return uintptr(C.ho_dl_table_new(C.uintptr_t(f.Allocate), C.uintptr_t(f.FromPyObject), C.uintptr_t(f.ToPyObject),
+		C.uintptr_t(f.Borrow), C.uintptr_t(f.CurrentStream)))
+}
+
+func managedAlloc() uintptr { return uintptr(C.ho_dl_managed_alloc()) }

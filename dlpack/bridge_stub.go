@@ -18,3 +18,10 @@ func ownerBytes(uintptr) int                           { return 0 }
 func liveExports() int64                               { return 0 }
 func exportTensor(uintptr, *Desc, Flags, bool) uintptr { return 0 }
 func reexport(uintptr, uintptr, Flags, bool) uintptr   { return 0 }
+func tableAllocate(uintptr, *Desc) (uintptr, error)    { return 0, notSupported("dlpack: exchange") }
+func tableFrom(uintptr, uintptr) (int, uintptr)        { return -1, 0 }
+func tableTo(uintptr, uintptr) (int, uintptr)          { return -1, 0 }
+func tableBorrow(uintptr, uintptr) (int, cTensor)      { return -1, cTensor{} }
+func tableStream(uintptr, Device) (int, uintptr)       { return -1, 0 }
+func tableNew(*TableFuncs) uintptr                     { return 0 }
+func managedAlloc() uintptr                            { return 0 }

@@ -43,6 +43,9 @@ var (
 	ErrStream = errors.New("invalid stream")
 	// ErrNoMemory means that C memory could not be allocated.
 	ErrNoMemory = errors.New("out of memory")
+	// ErrExchange means that a function of a foreign exchange table failed. A
+	// Python exception says more.
+	ErrExchange = errors.New("exchange function failed")
 	// ErrNotSupported means that this build or this producer lacks the
 	// feature.
 	ErrNotSupported = errors.New("not supported")

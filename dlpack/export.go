@@ -53,8 +53,8 @@ func (st *exportState) forgotten() {
 // ExportOptions tune [ExportSlice] and [Alloc]. The zero value is the default.
 type ExportOptions struct {
 	// Flags are given to every consumer. [FlagReadOnly] forbids them to
-	// write. [FlagIsCopied] says that the memory is handed over: the caller
-	// will not use it any more.
+	// write. [FlagIsCopied] promises that nobody else uses the memory from
+	// now on (R018, R019): set it only if there will be one export.
 	Flags Flags
 	// Offset is the index in the slice of the first element of the tensor,
 	// the one with index (0, ..., 0).
