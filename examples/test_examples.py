@@ -1,0 +1,54 @@
+"""Runs every example that has a Python program, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+
+PROGRAMS = {
+    "demo/demo.py": r"^\d+ passed, 0 failed$",
+    "loader/loader.py": r"^loader: 1000 records",
+    "images/images.py": r"^images: 6x4 out of Go",
+    "arrow/columns.py": r"^arrow: 1000 rows",
+    "quickstart/quickstart.py": r"^\[ 2\.  4\.  6\.\]$",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program(program: str) -> None:
+    """The program ends well and says what it did."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / program)],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=300,
+        check=False,
+        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(PROGRAMS[program], done.stdout, re.MULTILINE), done.stdout
+
+
+def test_every_program_is_listed() -> None:
+    """A new example is not forgotten here."""
+    found = {str(p.relative_to(HERE)) for p in HERE.glob("*/*.py")}
+    assert found == set(PROGRAMS)
+
+
+@pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="not run inside the repository")
+def test_readme_quotes_the_quickstart() -> None:
+    """The snippets of the README are the files that the tests run."""
+    text = (ROOT / "README.md").read_text()
+    quoted = re.findall(r"<!-- (\S+) -->\n```\w+\n(.*?)```\n", text, re.DOTALL)
+    assert len(quoted) == 2
+    for name, code in quoted:
+        assert code == (ROOT / name).read_text(), f"README.md and {name} differ"
