@@ -3,6 +3,7 @@ package memview
 import (
 	"strconv"
 
+	"github.com/go-handoff/handoff/cai"
 	"github.com/go-handoff/handoff/dlpack"
 )
 
@@ -83,7 +84,7 @@ func FromBuffer(b *Buffer, owner Owner) (StridedMemoryView, error) {
 	}
 	raw.DType = dlpack.UInt8
 	if b.Format != "" {
-		dt, err := formatDType(b.Format)
+		dt, err := cai.FormatDType(b.Format, b.ItemSize)
 		if err != nil {
 			return StridedMemoryView{}, fail(op, "", err, "format "+strconv.Quote(b.Format))
 		}

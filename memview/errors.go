@@ -18,3 +18,8 @@ var ErrIndex = errors.New("index out of range")
 func fail(op, rule string, err error, detail string) error {
 	return &dlpack.RuleError{Rule: rule, Op: "memview: " + op, Detail: detail, Err: err}
 }
+
+// joinRelease calls release after err and returns both errors.
+func joinRelease(err error, release func() error) error {
+	return errors.Join(err, release())
+}

@@ -28,7 +28,7 @@ type Lender interface {
 // needs none, the view keeps it reachable.
 type Owner struct {
 	lender  Lender
-	managed managedTensor
+	managed dlpack.Managed
 	gen     uint64
 	slot    int32
 	kind    ownerKind
@@ -55,7 +55,7 @@ func Lent(l Lender, gen uint64, slot int) Owner {
 
 // Managed names an imported tensor. The view takes it over: releasing the
 // view releases the tensor.
-func Managed(m managedTensor) Owner { return Owner{kind: ownerManaged, managed: m} }
+func Managed(m dlpack.Managed) Owner { return Owner{kind: ownerManaged, managed: m} }
 
 // OnRelease makes an owner from a function that frees the memory, or drops a
 // reference to what owns it. The function runs exactly once, when the view
@@ -132,7 +132,7 @@ func (o *Owner) live() bool {
 	case ownerLent, ownerShared:
 		return o.lender.Live(o.gen)
 	case ownerManaged:
-		return managedLive(o.managed)
+		return o.managed.IsLive()
 	}
 	return true
 }
@@ -159,7 +159,7 @@ func (v StridedMemoryView) Retain() (StridedMemoryView, error) {
 		}
 		v.owner.lender = c
 	case ownerManaged:
-		m, err := managedRetain(v.owner.managed)
+		m, err := v.owner.managed.Retain()
 		if err != nil {
 			return StridedMemoryView{}, fail("retain", "", err, "")
 		}
@@ -179,7 +179,7 @@ func (v StridedMemoryView) Release() error {
 	case ownerShared:
 		return v.owner.lender.(*claim).drop()
 	case ownerManaged:
-		return managedRelease(v.owner.managed)
+		v.owner.managed.Release()
 	}
 	return nil
 }
