@@ -1,0 +1,158 @@
+/* C side of package driver: the loader, the context guard that every shim
+ * uses, and the calls that are fused because one crossing is worth it. The
+ * plain shims, one an entry point, are generated (zcalls.h). */
+#pragma once
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "handoff/entries.h"
+
+/* What a shim returns when the provider lacks the entry point. */
+#define HO_MISSING(name) (-1000 - (int)HO_ENTRY_##name)
+
+/* ---- Contexts ----------------------------------------------------------- */
+
+/* Makes ctx current if it is not; 0 leaves the thread as it is. A goroutine
+ * may be on any thread, so this happens inside the crossing that acts. */
+static inline ho_result ho_enter(const ho_cuda_table *t, ho_context ctx, int *pushed)
+{
+	ho_context now = 0;
+	ho_result st;
+
+	*pushed = 0;
+	if (ctx == 0)
+		return HO_CUDA_SUCCESS;
+	st = t->cuCtxGetCurrent(&now);
+	if (st != HO_CUDA_SUCCESS || now == ctx)
+		return st;
+	st = t->cuCtxPushCurrent(ctx);
+	*pushed = st == HO_CUDA_SUCCESS;
+	return st;
+}
+
+/* Restores what ho_enter changed and passes st on. */
+static inline ho_result ho_leave(const ho_cuda_table *t, int pushed, ho_result st)
+{
+	if (pushed) {
+		ho_context old;
+		ho_result pop = t->cuCtxPopCurrent(&old);
+		if (st == HO_CUDA_SUCCESS)
+			st = pop;
+	}
+	return st;
+}
+
+/* ---- Drivers ------------------------------------------------------------ */
+
+enum { HO_POOL_CONTEXTS = 64, HO_POOL_EVENTS = 16 };
+
+/* Free events of one context. 0 is no context and no event. */
+typedef struct ho_event_rack {
+	_Atomic(ho_context) ctx;
+	_Atomic(ho_event) events[HO_POOL_EVENTS];
+} ho_event_rack;
+
+typedef struct ho_driver {
+	ho_cuda_table t;
+	int version;  /* of cuDriverGetVersion */
+	int resolved; /* entry points found */
+	ho_event_rack racks[HO_POOL_CONTEXTS];
+} ho_driver;
+
+/* Opens a library and resolves what it has. On failure NULL, with what the
+ * loader said in why. */
+ho_driver *ho_driver_open(const char *path, char *why, size_t room);
+/* A driver over a table that a provider filled; the table is copied. */
+ho_driver *ho_driver_from_table(const void *table);
+/* Frees the struct. The library stays loaded. */
+void ho_driver_free(ho_driver *d);
+/* Whether an entry point is there. */
+int ho_driver_has(const ho_driver *d, int index);
+
+/* ---- Fused calls -------------------------------------------------------- */
+
+enum { HO_ORDER_SKIP_IDLE = 1 };
+
+typedef struct ho_ret_word {
+	ho_result st;
+	uint64_t value;
+} ho_ret_word;
+
+typedef struct ho_ret_pair {
+	ho_result st;
+	uint64_t a, b;
+} ho_ret_pair;
+
+/* Makes stream b of ctx_b wait for what is queued on stream a of ctx_a now. */
+ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b, ho_stream b, unsigned flags);
+/* An event without timing from the pool, recorded on a stream. */
+ho_ret_word ho_record(ho_driver *d, ho_context ctx, ho_stream s);
+/* Gives such an event back to the pool. */
+ho_result ho_recycle(ho_driver *d, ho_context ctx, ho_event e);
+/* Destroys the pooled events of a context that is about to go. */
+void ho_forget_context(ho_driver *d, ho_context ctx, int destroyed);
+/* Queries n events in one crossing. */
+void ho_query_events(const ho_cuda_table *t, ho_context *ctx, ho_event *e, ho_result *st, int n);
+
+/* Creates a context and takes it off the thread's stack again. */
+ho_ret_word ho_context_new(const ho_cuda_table *t, uint32_t flags, ho_device dev);
+/* Makes ctx current and returns what was. */
+ho_ret_word ho_context_swap(const ho_cuda_table *t, ho_context ctx);
+
+typedef struct ho_pointer_info {
+	ho_result st;
+	int type; /* HO_CU_MEMORYTYPE_..., 0 for unregistered host memory */
+	int managed;
+	int device; /* ordinal; meaningless when type is 0 */
+	ho_context ctx;
+	ho_devptr device_ptr;
+	ho_word host_ptr;
+	ho_devptr base;
+	size_t size;
+	uint64_t buffer_id;
+	ho_mem_pool pool;
+} ho_pointer_info;
+
+/* The three facts that classify an address; the rest stays 0. */
+ho_pointer_info ho_pointer_kind(const ho_cuda_table *t, ho_devptr p);
+/* All of them. */
+ho_pointer_info ho_pointer_all(const ho_cuda_table *t, ho_devptr p);
+
+ho_ret_word ho_pool_get(const ho_cuda_table *t, ho_mem_pool pool, int attr);
+ho_result ho_pool_set(const ho_cuda_table *t, ho_mem_pool pool, int attr, uint64_t value);
+
+/* Values of n device attributes; one that the driver does not know is -1 and
+ * has its own code in st. */
+ho_result ho_device_attributes(const ho_cuda_table *t, ho_device dev, const int *ids, int *values, ho_result *st, int n);
+
+/* Device of a stream, on drivers without cuStreamGetDevice too. */
+ho_ret_pair ho_stream_device(const ho_cuda_table *t, ho_context ctx, ho_stream s);
+
+typedef struct ho_capture {
+	ho_result st;
+	int status;
+	uint64_t id;
+	ho_graph graph;
+	size_t n;
+} ho_capture;
+
+/* Capture state; copies up to room dependencies into deps. */
+ho_capture ho_capture_info(const ho_cuda_table *t, ho_context ctx, ho_stream s, ho_graph_node *deps, size_t room);
+
+/* Copies to and from Go memory, which is lent for the call. */
+ho_result ho_copy_in(const ho_cuda_table *t, ho_context ctx, ho_devptr dst, void *src, size_t n);
+ho_result ho_copy_out(const ho_cuda_table *t, ho_context ctx, void *dst, ho_devptr src, size_t n);
+
+/* Shareable handles that are file descriptors. */
+ho_ret_word ho_pool_export_fd(const ho_cuda_table *t, ho_mem_pool pool);
+ho_ret_word ho_mem_export_fd(const ho_cuda_table *t, ho_mem_handle mem);
+
+/* ---- Host functions ------------------------------------------------------ */
+
+/* The C functions that the driver calls for Go functions; the word is a key
+ * of a table in Go, never a pointer. */
+ho_word ho_host_once(void);
+ho_word ho_host_many(void);
+/* Runs one as the driver would; for tests. */
+void ho_host_run(ho_word fn, ho_word user);

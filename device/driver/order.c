@@ -1,0 +1,228 @@
+/* Events from a pool, and the order of two streams in one crossing. */
+#include "driver.h"
+
+/* ---- The pool. Lock-free: a slot holds an event or 0. -------------------- */
+
+static ho_event_rack *rack(ho_driver *d, ho_context ctx, int make)
+{
+	size_t start = (ctx >> 6) % HO_POOL_CONTEXTS;
+
+	for (size_t i = 0; i < HO_POOL_CONTEXTS; i++) {
+		ho_event_rack *r = &d->racks[(start + i) % HO_POOL_CONTEXTS];
+		if (atomic_load_explicit(&r->ctx, memory_order_acquire) == ctx)
+			return r;
+	}
+	if (!make)
+		return NULL;
+	for (size_t i = 0; i < HO_POOL_CONTEXTS; i++) {
+		ho_event_rack *r = &d->racks[(start + i) % HO_POOL_CONTEXTS];
+		ho_context none = 0;
+		if (atomic_compare_exchange_strong(&r->ctx, &none, ctx) || none == ctx)
+			return r;
+	}
+	return NULL; /* more contexts than racks: their events are not pooled */
+}
+
+/* The context is current. *pooled says that the event may be stale: a context
+ * that someone else destroyed takes its events with it. */
+static ho_result take(ho_driver *d, ho_context ctx, ho_event *e, int *pooled)
+{
+	ho_event_rack *r = rack(d, ctx, 0);
+
+	*pooled = 0;
+	if (r != NULL) {
+		for (int i = 0; i < HO_POOL_EVENTS; i++) {
+			if (atomic_load_explicit(&r->events[i], memory_order_relaxed) == 0)
+				continue;
+			*e = atomic_exchange_explicit(&r->events[i], 0, memory_order_acq_rel);
+			if (*e != 0) {
+				*pooled = 1;
+				return HO_CUDA_SUCCESS;
+			}
+		}
+	}
+	if (d->t.cuEventCreate == NULL)
+		return HO_MISSING(cuEventCreate);
+	return d->t.cuEventCreate(e, HO_CU_EVENT_DISABLE_TIMING);
+}
+
+static void give(ho_driver *d, ho_context ctx, ho_event e)
+{
+	ho_event_rack *r = rack(d, ctx, 1);
+
+	if (r != NULL) {
+		for (int i = 0; i < HO_POOL_EVENTS; i++) {
+			ho_event none = 0;
+			if (atomic_load_explicit(&r->events[i], memory_order_relaxed) == 0 &&
+			    atomic_compare_exchange_strong_explicit(&r->events[i], &none, e, memory_order_acq_rel,
+								    memory_order_relaxed))
+				return;
+		}
+	}
+	if (d->t.cuEventDestroy != NULL)
+		d->t.cuEventDestroy(e);
+}
+
+/* Takes an event and records it; ctx is current. */
+static ho_result take_and_record(ho_driver *d, ho_context ctx, ho_stream s, ho_event *e)
+{
+	int pooled;
+	ho_result st = take(d, ctx, e, &pooled);
+
+	if (st != HO_CUDA_SUCCESS)
+		return st;
+	st = d->t.cuEventRecord(*e, s);
+	if (st == HO_CUDA_SUCCESS)
+		return st;
+	if (pooled && (st == HO_CUDA_ERROR_INVALID_HANDLE || st == HO_CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+		       st == HO_CUDA_ERROR_INVALID_CONTEXT)) {
+		/* Perhaps the event is stale; a fresh one tells. */
+		st = d->t.cuEventCreate(e, HO_CU_EVENT_DISABLE_TIMING);
+		if (st != HO_CUDA_SUCCESS)
+			return st;
+		st = d->t.cuEventRecord(*e, s);
+		if (st == HO_CUDA_SUCCESS)
+			return st;
+	}
+	d->t.cuEventDestroy(*e);
+	return st;
+}
+
+/* The key of a context in the pool: 0 means "the current one". */
+static ho_result key(const ho_driver *d, ho_context *ctx)
+{
+	if (*ctx != 0)
+		return HO_CUDA_SUCCESS;
+	ho_result st = d->t.cuCtxGetCurrent(ctx);
+	if (st == HO_CUDA_SUCCESS && *ctx == 0)
+		st = HO_CUDA_ERROR_INVALID_CONTEXT;
+	return st;
+}
+
+static ho_result missing(const ho_driver *d)
+{
+	if (d->t.cuEventRecord == NULL)
+		return HO_MISSING(cuEventRecord);
+	if (d->t.cuStreamWaitEvent == NULL)
+		return HO_MISSING(cuStreamWaitEvent);
+	if (d->t.cuStreamQuery == NULL)
+		return HO_MISSING(cuStreamQuery);
+	if (d->t.cuEventDestroy == NULL)
+		return HO_MISSING(cuEventDestroy);
+	return HO_CUDA_SUCCESS;
+}
+
+/* 0 is the legacy default stream to the entry points that we resolve. */
+static ho_stream plain(ho_stream s)
+{
+	return s == 0 ? HO_STREAM_LEGACY : s;
+}
+
+ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b, ho_stream b, unsigned flags)
+{
+	int pushed;
+	ho_event e;
+	ho_result st = missing(d);
+
+	if (st != HO_CUDA_SUCCESS)
+		return st;
+	if (ctx_a == 0 || ctx_b == 0) {
+		if ((st = key(d, &ctx_a)) != HO_CUDA_SUCCESS || (st = key(d, &ctx_b)) != HO_CUDA_SUCCESS)
+			return st;
+	}
+	if (ctx_a == ctx_b && plain(a) == plain(b))
+		return HO_CUDA_SUCCESS;
+
+	st = ho_enter(&d->t, ctx_a, &pushed);
+	if (st != HO_CUDA_SUCCESS)
+		return st;
+	if (flags & HO_ORDER_SKIP_IDLE) {
+		st = d->t.cuStreamQuery(a);
+		if (st != HO_CUDA_ERROR_NOT_READY)
+			return ho_leave(&d->t, pushed, st);
+	}
+	st = take_and_record(d, ctx_a, a, &e);
+	if (st != HO_CUDA_SUCCESS)
+		return ho_leave(&d->t, pushed, st);
+	if (ctx_b == ctx_a) {
+		st = d->t.cuStreamWaitEvent(b, e, 0);
+		give(d, ctx_a, e);
+		return ho_leave(&d->t, pushed, st);
+	}
+	int inner;
+	st = ho_enter(&d->t, ctx_b, &inner);
+	if (st == HO_CUDA_SUCCESS)
+		st = ho_leave(&d->t, inner, d->t.cuStreamWaitEvent(b, e, 0));
+	/* The wait has taken the record over: the event may be used again. */
+	give(d, ctx_a, e);
+	return ho_leave(&d->t, pushed, st);
+}
+
+ho_ret_word ho_record(ho_driver *d, ho_context ctx, ho_stream s)
+{
+	ho_ret_word r = {0};
+	int pushed;
+	ho_event e = 0;
+
+	r.st = missing(d);
+	if (r.st == HO_CUDA_SUCCESS)
+		r.st = key(d, &ctx);
+	if (r.st == HO_CUDA_SUCCESS)
+		r.st = ho_enter(&d->t, ctx, &pushed);
+	if (r.st != HO_CUDA_SUCCESS)
+		return r;
+	r.st = ho_leave(&d->t, pushed, take_and_record(d, ctx, s, &e));
+	r.value = r.st == HO_CUDA_SUCCESS ? e : 0;
+	return r;
+}
+
+ho_result ho_recycle(ho_driver *d, ho_context ctx, ho_event e)
+{
+	int pushed;
+	ho_result st = missing(d);
+
+	if (st != HO_CUDA_SUCCESS)
+		return st;
+	if (e == 0)
+		return HO_CUDA_ERROR_INVALID_HANDLE;
+	if ((st = key(d, &ctx)) != HO_CUDA_SUCCESS || (st = ho_enter(&d->t, ctx, &pushed)) != HO_CUDA_SUCCESS)
+		return st;
+	give(d, ctx, e);
+	return ho_leave(&d->t, pushed, HO_CUDA_SUCCESS);
+}
+
+void ho_forget_context(ho_driver *d, ho_context ctx, int destroyed)
+{
+	int pushed = 0;
+
+	if (ctx == 0)
+		return;
+	if (!destroyed && (d->t.cuEventDestroy == NULL || ho_enter(&d->t, ctx, &pushed) != HO_CUDA_SUCCESS))
+		destroyed = 1;
+	for (size_t i = 0; i < HO_POOL_CONTEXTS; i++) {
+		ho_event_rack *r = &d->racks[i];
+		if (atomic_load(&r->ctx) != ctx)
+			continue;
+		for (int j = 0; j < HO_POOL_EVENTS; j++) {
+			ho_event e = atomic_exchange(&r->events[j], 0);
+			if (e != 0 && !destroyed)
+				d->t.cuEventDestroy(e);
+		}
+		atomic_store(&r->ctx, 0);
+	}
+	ho_leave(&d->t, pushed, HO_CUDA_SUCCESS);
+}
+
+void ho_query_events(const ho_cuda_table *t, ho_context *ctx, ho_event *e, ho_result *st, int n)
+{
+	for (int i = 0; i < n; i++) {
+		int pushed;
+		if (t->cuEventQuery == NULL) {
+			st[i] = HO_MISSING(cuEventQuery);
+			continue;
+		}
+		st[i] = ho_enter(t, ctx[i], &pushed);
+		if (st[i] == HO_CUDA_SUCCESS)
+			st[i] = ho_leave(t, pushed, t->cuEventQuery(e[i]));
+	}
+}
