@@ -1,0 +1,5 @@
+//go:build !windows
+
+package cai
+
+const isWindows = 0

@@ -1,0 +1,3 @@
+package cai
+
+const isWindows = 1
