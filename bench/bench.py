@@ -19,14 +19,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-BUILD = HERE.parent / "build"
-sys.path.insert(0, str(BUILD / "peers"))
-sys.path.insert(0, str(BUILD / "ext"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "build" / "peers"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "build" / "ext"))
 
 import gobench  # first: the Go-made module that is loaded first serves them all
 import numpy as np
 from harness import Row, go_benchmark, importing, report, run, statement
+
+BUILD = Path(__file__).resolve().parents[1] / "build"
 
 
 def optional(name: str) -> ModuleType | None:

@@ -52,7 +52,7 @@ func vector(tensor uintptr) (memview.StridedMemoryView, error) {
 	if err != nil {
 		return memview.StridedMemoryView{}, err
 	}
-	v, err := memview.FromManaged(m)
+	v, err := memview.FromDLPack(m)
 	if err != nil {
 		m.Release()
 	}
