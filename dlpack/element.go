@@ -4,16 +4,19 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/go-handoff/handoff/dlpack/minifloat"
 	"github.com/x448/float16"
 )
 
 // Element lists the Go types whose memory layout equals that of an element
 // type. There is no "~": uint16 and float16.Float16 share a size, not a
-// meaning. bool is the one-byte type of code 6.
+// meaning. bool is the one-byte type of code 6. The minifloats below 8 bits
+// take a byte each, which is the padded form ([FlagSubbyteTypePadded]).
 type Element interface {
 	int8 | int16 | int32 | int64 |
 		uint8 | uint16 | uint32 | uint64 |
-		float16.Float16 | float32 | float64 | complex64 | complex128 | bool
+		float16.Float16 | float32 | float64 | complex64 | complex128 | bool |
+		minifloat.Float | minifloat.Complex32 | minifloat.BComplex32
 }
 
 // DTypeOf returns the element type of a Go type.
@@ -48,6 +51,34 @@ func DTypeOf[T Element]() DataType {
 		return Complex128
 	case bool:
 		return Bool
+	case minifloat.BFloat16:
+		return BFloat16
+	case minifloat.Float8E3M4:
+		return Float8E3M4
+	case minifloat.Float8E4M3:
+		return Float8E4M3
+	case minifloat.Float8E4M3B11FNUZ:
+		return Float8E4M3B11FNUZ
+	case minifloat.Float8E4M3FN:
+		return Float8E4M3FN
+	case minifloat.Float8E4M3FNUZ:
+		return Float8E4M3FNUZ
+	case minifloat.Float8E5M2:
+		return Float8E5M2
+	case minifloat.Float8E5M2FNUZ:
+		return Float8E5M2FNUZ
+	case minifloat.Float8E8M0FNU:
+		return Float8E8M0FNU
+	case minifloat.Float6E2M3FN:
+		return Float6E2M3FN
+	case minifloat.Float6E3M2FN:
+		return Float6E3M2FN
+	case minifloat.Float4E2M1FN:
+		return Float4E2M1FN
+	case minifloat.Complex32:
+		return Complex32
+	case minifloat.BComplex32:
+		return BComplex32
 	}
 	panic("dlpack: Element and DTypeOf disagree")
 }

@@ -89,8 +89,12 @@ func ExportSlice[T Element](s []T, shape, strides []int64, opts *ExportOptions) 
 	if shape == nil {
 		shape = []int64{int64(len(s) - opts.Offset)}
 	}
+	flags := opts.Flags
+	if DTypeOf[T]().SubByte() {
+		flags |= FlagSubbyteTypePadded // a Go value takes a whole byte
+	}
 	d := Desc{
-		Device: CPU, DType: dtype, Shape: append([]int64{}, shape...), Flags: opts.Flags,
+		Device: CPU, DType: dtype, Shape: append([]int64{}, shape...), Flags: flags,
 		Strides: slices.Clone(strides),
 	}
 	low, high, err := d.reach(op)
