@@ -32,4 +32,3 @@ func TestNothingStaysBehind(t *testing.T) {
 	}
 	require.Equal(t, before, dlpack.ReadStats())
 }
-
