@@ -63,7 +63,37 @@ $(BUILD)/tools/.stamp: tools/go.mod tools/go.sum
 
 tools: $(BUILD)/tools/.stamp
 
+# The example modules and the one that is measured: Go packages built as shared
+# objects. Each stands alone, so Python loads one of them in a process.
+define extension
+	$(GO) build -C $(1) -buildmode=c-shared -o $(CURDIR)/$(EXT)/$(2).so .
+	@rm -f $(EXT)/$(2).h
+endef
+
+$(EXT)/godemo.so: $(GO_SRC)
+	$(call extension,examples/demo,godemo)
+
+$(EXT)/gobench.so: $(GO_SRC)
+	$(call extension,bench/gobench,gobench)
+
+$(EXT)/.stamp: $(EXT)/godemo.so $(EXT)/gobench.so $(GO_SRC)
+	$(call extension,examples/quickstart,gomath)
+	$(call extension,examples/loader,goloader)
+	$(call extension,examples/images,goimages)
+	$(call extension,examples/arrow,goarrow)
+	@touch $@
+
+$(BUILD)/peers/.stamp: $(VENV)/.dev $(wildcard bench/peers/*)
+	$(PY) bench/peers/build.py $(BUILD)/peers
+	@touch $@
+
+$(BUILD)/bench/dlpack.test: $(GO_SRC)
+	$(GO) test -c -o $@ ./dlpack
+
 # --- the verbs --------------------------------------------------------------
+
+demo: $(VENV)/.handoff $(EXT)/godemo.so
+	@$(PY) examples/demo/demo.py
 
 test: $(VENV)/.handoff $(BUILD)/handoff $(EXT)/.stamp
 	@$(PY) scripts/suites.py test
@@ -72,6 +102,15 @@ check: test check-rest
 
 check-rest: $(VENV)/.dev $(VENV)/.handoff $(BUILD)/tools/.stamp $(BUILD)/handoff $(EXT)/.stamp
 	@$(PY) scripts/suites.py check
+
+bench: $(VENV)/.dev $(VENV)/.handoff $(EXT)/gobench.so $(BUILD)/peers/.stamp $(BUILD)/bench/dlpack.test
+	@$(PY) bench/bench.py --out $(BUILD)/bench.json
+
+soak: $(VENV)/.handoff $(EXT)/gobench.so
+	@$(PY) bench/soak.py $(SOAK)
+
+gpu-bundle: $(VENV)/.dev $(EXT)/.stamp $(BUILD)/peers/.stamp
+	@scripts/gpu-bundle
 
 fuzz:
 	@scripts/fuzz $(FUZZTIME)

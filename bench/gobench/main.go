@@ -1,0 +1,78 @@
+// Command gobench is the Python module gobench: small functions whose calls are
+// measured by bench.py and repeated by soak.py. It needs a C compiler.
+package main
+
+import (
+	"errors"
+	"runtime"
+
+	"github.com/go-handoff/handoff/dlpack"
+	"github.com/go-handoff/handoff/memview"
+	"github.com/go-handoff/handoff/python/ext"
+)
+
+var module = ext.New("gobench", "Functions to measure and to repeat.").
+	Quick("take1(a)", take1, "Returns the extent of the first axis.").
+	Quick("take3(a, b, c)", take3, "Returns the sum of the extents of the first axes.").
+	Func("make(rows, cols)", newArray, "Returns a new array of float32 in C memory.").
+	Func("transposed(a)", transposed, "Returns a transposed copy of a matrix of float32.").
+	Func("fill(a)", fill, "Sets a vector of int64 to 1; refuses read-only memory.").
+	Func("keep(a)", keep, "Keeps a view past the call and gives it back on another goroutine.").
+	Func("fails(a)", fails, "Returns an error.").
+	Func("panics(a)", panics, "Panics.").
+	Func("stats()", stats, "Returns (live exports, pinned owners) after a garbage collection.")
+
+func main() {}
+
+func take1(a memview.StridedMemoryView) int { return int(a.Dim(0)) }
+
+func take3(a, b, c memview.StridedMemoryView) int { return int(a.Dim(0) + b.Dim(0) + c.Dim(0)) }
+
+func newArray(rows, cols int64) (*dlpack.Exported, error) {
+	return dlpack.Alloc(dlpack.Float32, []int64{rows, cols}, nil)
+}
+
+func transposed(a memview.StridedMemoryView) (*dlpack.Exported, error) {
+	t := a.Transpose()
+	e, err := dlpack.Alloc(a.DType(), t.Shape(), nil)
+	if err != nil {
+		return nil, err
+	}
+	dst, err := memview.FromExported(e)
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	defer dst.Release()
+	if err := memview.Copy(dst, t); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func fill(a []int64) {
+	for i := range a {
+		a[i] = 1
+	}
+}
+
+func keep(a memview.StridedMemoryView) error {
+	own, err := a.Retain()
+	if err != nil {
+		return err
+	}
+	done := make(chan error)
+	go func() { done <- own.Release() }()
+	return <-done
+}
+
+var errBench = errors.New("as asked")
+
+func fails(memview.StridedMemoryView) error { return errBench }
+
+func panics(memview.StridedMemoryView) { panic("as asked") }
+
+func stats() (exports, pinned int64) {
+	runtime.GC()
+	s := dlpack.ReadStats()
+	return s.Exports, s.Pinned
+}
