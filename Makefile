@@ -121,6 +121,7 @@ wheel: $(VENV)/.base
 
 generate:
 	$(GO) generate ./...
+	$(PYTHON) scripts/readme.py
 
 fmt: $(BUILD)/tools/.stamp $(VENV)/.dev
 	$(BUILD)/tools/gofumpt -w $$(git ls-files '*.go')
