@@ -139,7 +139,7 @@ func load[T Element](p unsafe.Pointer, off int64, width uint32) T {
 	case width%8 != 0:
 		// SAFETY: a packed dtype matches only the sub-byte types, which are
 		// one byte in Go; the bytes of element off belong to the array.
-		*(*uint8)(unsafe.Pointer(&x)) = loadBits(p, off, uint(width))
+		*(*uint8)(unsafe.Pointer(&x)) = loadBits(p, off*int64(width), uint(width))
 	case isBool[T]():
 		// SAFETY: off is the offset of an element, see Layout. The bool is
 		// normalized, as Go knows only 0 and 1.
@@ -160,7 +160,7 @@ func load[T Element](p unsafe.Pointer, off int64, width uint32) T {
 func store[T Element](p unsafe.Pointer, off int64, width uint32, x T) {
 	if width%8 != 0 {
 		// SAFETY: as in load.
-		storeBits(p, off, uint(width), *(*uint8)(unsafe.Pointer(&x)))
+		storeBits(p, off*int64(width), uint(width), *(*uint8)(unsafe.Pointer(&x)))
 		return
 	}
 	// SAFETY: as in load.
@@ -177,31 +177,29 @@ func isBool[T Element]() bool {
 	return ok
 }
 
-// loadBits reads packed element i of width bits, at most 8, counted from p
-// (R031). Only the bytes that hold the element are touched.
-func loadBits(p unsafe.Pointer, i int64, width uint) uint8 {
-	bit := i * int64(width)
+// loadBits reads n bits, at most 8, that begin at a bit counted from p (R031).
+// Only the bytes that hold them are touched.
+func loadBits(p unsafe.Pointer, bit int64, n uint) uint8 {
 	at, shift := floorDiv(bit, 8), uint(bit&7)
-	// SAFETY: byte at, and the next one if the element straddles, hold bits
-	// of element i, which belongs to the array.
+	// SAFETY: byte at, and the next one if the bits straddle, hold bits of an
+	// element of the array.
 	x := uint16(*(*uint8)(unsafe.Add(p, at)))
-	if shift+width > 8 {
+	if shift+n > 8 {
 		x |= uint16(*(*uint8)(unsafe.Add(p, at+1))) << 8 // SAFETY: as above.
 	}
-	return uint8(x>>shift) & uint8(1<<width-1)
+	return uint8(x>>shift) & uint8(1<<n-1)
 }
 
-// storeBits writes packed element i and leaves its neighbours alone. Two
-// goroutines must not write elements of one byte at once.
-func storeBits(p unsafe.Pointer, i int64, width uint, x uint8) {
-	bit := i * int64(width)
+// storeBits is the counterpart of loadBits. It leaves the other bits of the
+// bytes alone, but two goroutines must not write to one byte at once.
+func storeBits(p unsafe.Pointer, bit int64, n uint, x uint8) {
 	at, shift := floorDiv(bit, 8), uint(bit&7)
-	mask := uint16(1<<width-1) << shift
+	mask := uint16(1<<n-1) << shift
 	val := uint16(x) << shift & mask
 	// SAFETY: as in loadBits.
 	lo := (*uint8)(unsafe.Add(p, at))
 	*lo = *lo&^uint8(mask) | uint8(val)
-	if shift+width > 8 {
+	if shift+n > 8 {
 		hi := (*uint8)(unsafe.Add(p, at+1)) // SAFETY: as in loadBits.
 		*hi = *hi&^uint8(mask>>8) | uint8(val>>8)
 	}
