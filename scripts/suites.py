@@ -79,6 +79,7 @@ def c_packages() -> list[str]:
         [
             GO,
             "list",
+            "-e",
             "-f",
             "{{if and .CgoFiles (or .TestGoFiles .XTestGoFiles)}}{{.ImportPath}}{{end}}",
             "./...",
@@ -143,12 +144,16 @@ def check_suites() -> list[Suite]:
                 f"govulncheck {label(mod)}",
                 [str(TOOLS / "govulncheck"), "./..."],
                 cwd=mod,
-                offline_ok=r"(?i)no such host|connection refused|forbidden|network is unreachable|"
-                r"i/o timeout|proxyconnect|deadline exceeded|unexpected EOF|fetching vulnerabilities",
+                offline_ok=r"fetching vulnerabilities: Get ",  # it could not ask
             ),
         ]
     suites += [
-        Suite("staticcheck, no cgo", [str(TOOLS / "staticcheck"), "./..."], env=nocgo),
+        # What only cgo files use looks unused here.
+        Suite(
+            "staticcheck, no cgo",
+            [str(TOOLS / "staticcheck"), "-checks", "inherit,-U1000", "./..."],
+            env=nocgo,
+        ),
         Suite("ruff", [PYTHON, "-m", "ruff", "check", "."]),
         Suite("ruff format", [PYTHON, "-m", "ruff", "format", "--check", "."]),
         Suite("build, no cgo", [GO, "build", "./..."], env=nocgo),
