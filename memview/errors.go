@@ -19,7 +19,8 @@ func fail(op, rule string, err error, detail string) error {
 	return &dlpack.RuleError{Rule: rule, Op: "memview: " + op, Detail: detail, Err: err}
 }
 
-// joinRelease calls release after err and returns both errors.
+// joinRelease calls release and returns its error joined to err; nil if there
+// is none.
 func joinRelease(err error, release func() error) error {
 	return errors.Join(err, release())
 }

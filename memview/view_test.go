@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/x448/float16"
 
+	"github.com/go-handoff/handoff/cai"
 	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/dlpack/minifloat"
 	"github.com/go-handoff/handoff/memview"
@@ -172,7 +173,7 @@ func TestFromRaw(t *testing.T) {
 		require.Equal(t, "B145", ruleOf(err))
 		_, err = memview.FromDesc(&dlpack.Desc{Data: addr, DType: dlpack.Float32, Device: cpu}, memview.Owner{})
 		require.ErrorIs(t, err, dlpack.ErrNotSupported)
-		_, err = memview.FromBuffer(&memview.Buffer{Buf: addr}, memview.Owner{})
+		_, err = memview.FromBuffer(&cai.Buffer{Addr: addr, ItemSize: 1, Len: 1}, memview.Owner{})
 		require.ErrorIs(t, err, dlpack.ErrNotSupported)
 	})
 	t.Run("above 8 axes", func(t *testing.T) {
