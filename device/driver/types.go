@@ -104,7 +104,7 @@ type (
 	// MemPoolPtrExport describes an allocation of a shared pool.
 	MemPoolPtrExport [64]byte
 	// TensorMap is an opaque description of a tile copy. As a kernel parameter
-	// it lies at a multiple of 64 bytes.
+	// it lies at a multiple of 128 bytes.
 	TensorMap [16]uint64
 	// LaunchAttributeValue is the value of a launch attribute; which bytes
 	// count depends on the attribute.

@@ -54,7 +54,7 @@ SIZE(ho_uuid, CUuuid)
 SIZE(ho_ipc_event_handle, CUipcEventHandle)
 SIZE(ho_ipc_mem_handle, CUipcMemHandle)
 SIZE(ho_mem_pool_ptr_export, CUmemPoolPtrExportData)
-SIZE(ho_tensor_map, CUtensorMap)
+static_assert(sizeof(ho_tensor_map) == sizeof(CUtensorMap) && alignof(ho_tensor_map) % alignof(CUtensorMap) == 0, "CUtensorMap");
 
 SIZE(ho_mem_location, CUmemLocation)
 FIELD(ho_mem_location, type, CUmemLocation, type)

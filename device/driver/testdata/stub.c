@@ -395,13 +395,13 @@ EXPORT int cuGraphGetNodes(uintptr_t g, uintptr_t *nodes, size_t *n)
 	return OK;
 }
 
-typedef struct __attribute__((aligned(64))) {
+typedef struct __attribute__((aligned(128))) {
 	uint64_t words[16];
 } tensor_map;
 
 EXPORT int cuTensorMapReplaceAddress(tensor_map *m, void *addr)
 {
-	if ((uintptr_t)m % 64 != 0)
+	if ((uintptr_t)m % 128 != 0)
 		return INVALID_VALUE;
 	m->words[0] = (uintptr_t)addr;
 	return OK;

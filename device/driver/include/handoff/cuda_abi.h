@@ -694,7 +694,7 @@ typedef struct ho_mem_pool_ptr_export {
 } ho_mem_pool_ptr_export;
 
 typedef struct ho_tensor_map {
-	_Alignas(64) uint64_t words[16];
+	_Alignas(128) uint64_t words[16]; /* 64 before CUDA 13 */
 } ho_tensor_map;
 
 typedef struct ho_mem_location {

@@ -279,7 +279,7 @@ func cSource(calls []call) []byte {
 			case "ref":
 				args = append(args, "&"+p.name)
 			case "mod":
-				if p.goType == "TensorMap" { // Go gives no 64-byte alignment
+				if p.goType == "TensorMap" { // Go gives no such alignment
 					fmt.Fprintf(&b, "\tho_tensor_map aligned;\n\tmemcpy(&aligned, %s, sizeof(aligned));\n", p.name)
 					args = append(args, "&aligned")
 				} else {
