@@ -86,10 +86,10 @@ var shareMu sync.Mutex
 //
 // Without cgo, the error wraps [ErrNotSupported] and p is left alone.
 func ImportVersioned(p uintptr) (Managed, error) {
-	if err := importable(p); err != nil {
-		return Managed{}, err
+	if !supported || p == 0 || p%8 != 0 {
+		return Managed{}, importable(p)
 	}
-	m := cptr.To[cManagedVersioned](p)
+	m := (*cManagedVersioned)(cptr.At(p))
 	// Until the major is known to be ours, nothing but the first fields may
 	// be read.
 	if m.version.Major != ABIVersion.Major {
@@ -98,9 +98,11 @@ func ImportVersioned(p uintptr) (Managed, error) {
 		return Managed{}, err
 	}
 	flags := Flags(m.flags)
-	if pr := m.tensor.problem(flags); pr.kind != kindOK {
-		releaseVersioned(p)
-		return Managed{}, pr.err("dlpack: import")
+	if flags&^(FlagReadOnly|FlagIsCopied) != 0 || !m.tensor.plain() {
+		if pr := m.tensor.problem(flags); pr.kind != kindOK {
+			releaseVersioned(p)
+			return Managed{}, pr.err("dlpack: import")
+		}
 	}
 	return take(p, &m.tensor, false, flags, m.version), nil
 }
@@ -110,32 +112,83 @@ func ImportVersioned(p uintptr) (Managed, error) {
 // that memory is read-only; the result counts as writable, as its producer had
 // to refuse otherwise (R057). Sub-byte data in it is packed.
 func ImportLegacy(p uintptr) (Managed, error) {
-	if err := importable(p); err != nil {
-		return Managed{}, err
+	if !supported || p == 0 || p%8 != 0 {
+		return Managed{}, importable(p)
 	}
-	m := cptr.To[cManaged](p)
-	if pr := m.tensor.problem(0); pr.kind != kindOK {
-		releaseLegacy(p)
-		return Managed{}, pr.err("dlpack: import")
+	m := (*cManaged)(cptr.At(p))
+	if !m.tensor.plain() {
+		if pr := m.tensor.problem(0); pr.kind != kindOK {
+			releaseLegacy(p)
+			return Managed{}, pr.err("dlpack: import")
+		}
 	}
 	return take(p, &m.tensor, true, 0, Version{}), nil
 }
 
+// importable says why nothing can be imported from an address.
 func importable(p uintptr) error {
 	switch {
 	case !supported:
 		return notSupported("dlpack: import")
 	case p == 0:
 		return (problem{kind: kindNull, rule: 45, what: whatNullStruct}).err("dlpack: import")
-	case p%8 != 0:
-		return (problem{kind: kindAlign, rule: 3, what: whatStructAlign}).err("dlpack: import")
 	}
-	return nil
+	return (problem{kind: kindAlign, rule: 3, what: whatStructAlign}).err("dlpack: import")
 }
 
 // notSupported is the error of everything that needs cgo.
 func notSupported(op string) error {
 	return &RuleError{Op: op, Detail: "this program was built without cgo or for another platform", Err: ErrNotSupported}
+}
+
+// plainTypes has a bit per width in bytes for the type codes of which most
+// tensors are: byte widths that are legal and have an alignment equal to them.
+var plainTypes = [...]uint8{
+	CodeInt: 1 | 2 | 4 | 8, CodeUInt: 1 | 2 | 4 | 8, CodeFloat: 2 | 4 | 8,
+	CodeOpaqueHandle: 0, CodeBfloat: 2, CodeComplex: 0, CodeBool: 1,
+}
+
+// plain is a short cut for most tensors: true means that the whole validation
+// would find nothing. Its limits keep every sum and product far from overflow.
+func (t *cTensor) plain() bool {
+	const small = 1 << 31
+	size := uint64(t.dtype.Bits / 8)
+	if t.dtype.Lanes != 1 || t.dtype.Bits%8 != 0 || int(t.dtype.Code) >= len(plainTypes) ||
+		size > 8 || size&uint64(plainTypes[t.dtype.Code]) == 0 {
+		return false
+	}
+	first := uint64(t.data) + t.byteOffset
+	if uint32(t.device.Type-DeviceCPU) > uint32(DeviceCUDAHost-DeviceCPU) || uint32(t.ndim) > 8 || t.data == 0 ||
+		uint64(t.data) >= 1<<62 || t.byteOffset >= 1<<62 || first&(size-1) != 0 {
+		return false
+	}
+	if t.ndim == 0 {
+		return true
+	}
+	if t.shape == 0 || t.strides == 0 {
+		return false
+	}
+	// SAFETY: ndim, at most 8, values are the producer's promise for both.
+	shape := (*[8]int64)(cptr.At(t.shape))[:t.ndim]
+	strides := (*[8]int64)(cptr.At(t.strides))[:t.ndim]
+	count, after, before := uint64(1), int64(0), int64(0)
+	for i, n := range shape {
+		s := strides[i]
+		if uint64(n-1) >= small || uint64(s+small) >= 2*small {
+			return false
+		}
+		if count *= uint64(n); count > small {
+			return false
+		}
+		// Below 1<<56 each, so that 8 of them times 8 bytes stay below 1<<62.
+		reach := (n - 1) * s
+		if reach >= 1<<56 || reach <= -1<<56 {
+			return false
+		}
+		after += max(reach, 0)
+		before -= min(reach, 0)
+	}
+	return uint64(before)*size <= first
 }
 
 // problem validates a tensor in foreign memory.
