@@ -40,7 +40,7 @@ enum {
 	HO_ARG_READONLY = 1,
 	HO_ARG_PADDED = 2, /* sub-byte elements, one per byte */
 	HO_ARG_COPIED = 4, /* the producer made this copy for us */
-	HO_ARG_ALIGNED = 8, /* data is a multiple of the element's alignment; strides are whole elements always */
+	HO_ARG_ALIGNED = 8, /* aligned for the dtype; always set, unaligned data is refused */
 };
 
 /* What ho_arg.hold holds. */
@@ -51,10 +51,12 @@ enum {
 	HO_HELD_LEGACY = 3,    /* DLManagedTensor, ours to delete */
 	HO_HELD_OWNER = 4,     /* one reference on an owner (after ho_arg_retain) */
 	HO_HELD_OBJECT = 5,    /* a strong reference on a Python object */
+	HO_HELD_LENT = 6,      /* nothing; lent by an exchange table, which ho_arg_retain asks again */
 };
 
 /* One array argument, checked: ndim 0..64, extents >= 0, no overflow in
- * extents x strides x item size, dtype known, data not NULL unless empty. */
+ * extents x strides x item size, dtype known, data not NULL unless empty and
+ * aligned for the dtype. */
 typedef struct ho_arg {
 	uint64_t data; /* address of element (0,...,0), byte offset added */
 	int32_t ndim;
@@ -73,6 +75,7 @@ typedef struct ho_arg {
 		DLManagedTensor *legacy;
 		ho_owner *owner;
 		ho_PyObject *object;
+		const DLPackExchangeAPI *table;
 	} hold;
 } ho_arg;
 

@@ -107,8 +107,7 @@ enum {
 	HO_TPFLAGS_IMMUTABLETYPE = 1 << 8,
 	HO_TPFLAGS_BASETYPE = 1 << 10,
 	HO_TPFLAGS_HAVE_GC = 1 << 14,
-	HO_TPFLAGS_HAVE_VERSION_TAG = 1 << 18,
-	HO_TPFLAGS_DEFAULT = 1 << 18, /* HAVE_VERSION_TAG; extension types get nothing more */
+	HO_TPFLAGS_DEFAULT = 0,
 	HO_TPFLAGS_LONG_SUBCLASS = 1 << 24,
 	HO_TPFLAGS_LIST_SUBCLASS = 1 << 25,
 	HO_TPFLAGS_TUPLE_SUBCLASS = 1 << 26,
@@ -130,6 +129,7 @@ enum {
 	HO_tp_doc = 56,
 	HO_tp_hash = 59,
 	HO_tp_iter = 62,
+	HO_tp_iternext = 63,
 	HO_tp_methods = 64,
 	HO_tp_new = 65,
 	HO_tp_repr = 66,
@@ -298,11 +298,9 @@ enum {
 	X(int, PyGILState_Check, (void)) \
 	X(int, Py_IsFinalizing, (void)) \
 	X(int, _Py_IsFinalizing, (void)) \
-	X(void, _Py_NegativeRefcount, (const char *, int, ho_PyObject *)) \
 	X(ho_PyObject *, PyObject_Vectorcall, (ho_PyObject *, ho_PyObject *const *, size_t, ho_PyObject *)) \
 	X(ho_PyObject *, PyObject_VectorcallMethod, (ho_PyObject *, ho_PyObject *const *, size_t, ho_PyObject *)) \
-	X(int, PyObject_GetOptionalAttr, (ho_PyObject *, ho_PyObject *, ho_PyObject **)) \
-	X(ho_PyObject *, _PyType_Lookup, (ho_PyTypeObject *, ho_PyObject *))
+	X(int, PyObject_GetOptionalAttr, (ho_PyObject *, ho_PyObject *, ho_PyObject **))
 
 /* Objects: X(name) for PyObject variables, whose address is the object, and
  * Y(name) for PyObject* variables (exceptions). */
@@ -329,7 +327,6 @@ struct ho_py_table {
 	HO_PY_EXCEPTIONS(HO_X)
 #undef HO_X
 	int minor;           /* 11 for Python 3.11 */
-	int immortal;        /* 3.12 and later: counts with the sign bit of the low half set are frozen */
 };
 
 /* Filled once by ho_py_load (bridge.h), then constant. Hidden from the

@@ -1,0 +1,273 @@
+/* Shared between the C files of the bridge; nothing outside includes it. */
+#pragma once
+
+#include "bridge.h"
+
+#define HO_HIDDEN __attribute__((visibility("hidden")))
+#define HO_LIKELY(x) __builtin_expect(!!(x), 1)
+#define HO_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* ---- Errors (errors.c) -------------------------------------------------- */
+
+/* Codes for ho_raise beyond the HO_E_* of block.h. */
+enum {
+	HO_X_READONLY = 32, /* ReadOnlyError */
+	HO_X_COPY,          /* CopyError: a copy is needed and forbidden, or the other way round */
+	HO_X_CAPSULE,       /* CapsuleError: consumed or of another name */
+	HO_X_PROTOCOL,      /* ProtocolError: the object speaks no exchange protocol */
+	HO_X_BUFFER,        /* ExchangeError itself */
+	HO_X_TYPE,          /* InvalidTypeError: an argument or a key of the wrong type */
+	HO_X_VALUE,         /* InvalidValueError: of the right type and a wrong value */
+	HO_X_FORK,          /* ForkError */
+	HO_X_GO,            /* GoError */
+	HO_X_PANIC,         /* GoPanic */
+	HO_X_MASK,          /* MaskError */
+};
+
+/* Makes the exception classes and adds them to the module. */
+HO_HIDDEN int ho_errors_init(ho_PyObject *module);
+/* The class of a code; borrowed. */
+HO_HIDDEN ho_PyObject *ho_error_class(int code);
+
+/* ---- Names (module.c) --------------------------------------------------- */
+
+/* Interned strings and small constants, made once. */
+#define HO_NAMES(X) \
+	X(dlpack, "__dlpack__") \
+	X(dlpack_device, "__dlpack_device__") \
+	X(exchange_api, "__dlpack_c_exchange_api__") \
+	X(exchange_api_12, "__c_dlpack_exchange_api__") \
+	X(array_interface, "__array_interface__") \
+	X(stream, "stream") \
+	X(max_version, "max_version") \
+	X(dl_device, "dl_device") \
+	X(copy, "copy") \
+	X(device, "device") \
+	X(shape, "shape") \
+	X(typestr, "typestr") \
+	X(data, "data") \
+	X(strides, "strides") \
+	X(version, "version") \
+	X(offset, "offset") \
+	X(mask, "mask") \
+	X(descr, "descr") \
+	X(readonly, "readonly") \
+	X(dtype, "dtype") \
+	X(name, "name") \
+	X(str, "str") \
+	X(itemsize, "itemsize") \
+	X(is_readonly, "is_readonly") \
+	X(layout, "layout") \
+	X(stream_ptr, "stream_ptr") \
+	X(buffer, "buffer") \
+	X(fill_value, "fill_value") \
+	X(rule, "rule") \
+	X(dunder_name, "__name__") \
+	X(dunder_basicsize, "__basicsize__")
+
+struct ho_names {
+#define HO_X(id, text) ho_PyObject *id;
+	HO_NAMES(HO_X)
+#undef HO_X
+	ho_PyObject *empty; /* () */
+	ho_PyObject *max_version_value; /* (1, 3) */
+};
+extern HO_HIDDEN struct ho_names ho_names;
+/* Fills ho_names; repeated calls are cheap. */
+HO_HIDDEN int ho_names_init(void);
+
+/* ---- Element types (dtype.c) -------------------------------------------- */
+
+typedef struct ho_dtype {
+	DLDataType dl;
+	uint8_t size;    /* bytes per element; for sub-byte types 1: padded */
+	uint8_t align;
+	int8_t numpy;    /* NumPy's type number, -1: none */
+	uint8_t ml;      /* 1: an ml_dtypes type */
+	const char *name;
+	const char *typestr; /* NULL: not expressible */
+	const char *format;  /* PEP 3118; NULL: not expressible */
+} ho_dtype;
+
+/* The row of a type; NULL if the table has none. */
+HO_HIDDEN const ho_dtype *ho_dtype_find(DLDataType d);
+HO_HIDDEN const ho_dtype *ho_dtype_by_numpy(int type_num);
+HO_HIDDEN const ho_dtype *ho_dtype_by_name(const char *name);
+/* "float4_e2m1fnx2", "code200_8": never fails; buf holds at least 40 bytes. */
+HO_HIDDEN const char *ho_dtype_text(DLDataType d, char *buf);
+/* Bytes per whole element, sub-byte types rounded up; lanes included. */
+static inline int64_t ho_dtype_bytes(DLDataType d)
+{
+	return ((int64_t)d.bits * d.lanes + 7) / 8;
+}
+static inline int ho_dtype_same(DLDataType a, DLDataType b)
+{
+	return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+/* Alignment that Go and C want for the type, in bytes. */
+HO_HIDDEN int ho_dtype_align(DLDataType d);
+/* Parse; 0, or -1 with an exception set. */
+HO_HIDDEN int ho_parse_typestr(const char *s, DLDataType *out, int64_t *itemsize);
+HO_HIDDEN int ho_parse_format(const char *format, int64_t itemsize, DLDataType *out);
+/* The NumPy dtype of a type: a new reference. Imports numpy (and ml_dtypes)
+ * on first use. NotImplementedError if there is none. */
+HO_HIDDEN ho_PyObject *ho_dtype_object(DLDataType d);
+/* The type that a dtype argument means: a name, a typestr, a NumPy dtype, a
+ * scalar class. *padded is set for sub-byte types of ml_dtypes. Structured
+ * and other types without a counterpart give {3,0,1} and their item size.
+ * 0, or -1 with an exception set. */
+HO_HIDDEN int ho_dtype_from_object(ho_PyObject *o, DLDataType *out, int64_t *itemsize, int *padded);
+/* The ml_dtypes row of a scalar class, NULL if it is none (no exception). */
+HO_HIDDEN const ho_dtype *ho_dtype_by_scalar(ho_PyObject *cls);
+
+/* Scalars; -1 with an exception set. `p` needs no alignment. */
+HO_HIDDEN ho_PyObject *ho_scalar_get(const void *p, DLDataType d);
+HO_HIDDEN int ho_scalar_set(void *p, DLDataType d, ho_PyObject *value);
+/* Conversions of the small floats; d is one of codes 2 (16 bits), 4, 7..17. */
+HO_HIDDEN double ho_float_decode(uint32_t bits, DLDataType d);
+HO_HIDDEN uint32_t ho_float_encode(double v, DLDataType d);
+
+/* ---- Layout (layout.c) -------------------------------------------------- */
+
+/* 1 if row-major; extents of 1 and empty shapes as NumPy has it (R054). */
+HO_HIDDEN int ho_is_c_contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides);
+HO_HIDDEN int ho_is_f_contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides);
+HO_HIDDEN int64_t ho_count(int32_t ndim, const int64_t *shape);
+/* Byte range [*lo, *hi) around the first element; item is its size. */
+HO_HIDDEN void ho_span(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t item, int64_t *lo,
+                       int64_t *hi);
+/* Copies element by element; shapes are equal, ranges do not overlap unless
+ * they are the same. Strides in elements. */
+HO_HIDDEN void ho_copy_strided(int32_t ndim, const int64_t *shape, char *dst, const int64_t *dst_strides,
+                               const char *src, const int64_t *src_strides, int64_t item);
+
+/* ---- Consuming (consume.c) ---------------------------------------------- */
+
+/* What from_dlpack asks for beyond ho_consume. */
+typedef struct ho_request {
+	int has_stream; /* 0: chosen from the device */
+	int64_t stream; /* DLPack stream integer */
+	int has_device;
+	DLDevice device;
+	int copy; /* -1: not said, 0, 1 */
+} ho_request;
+
+/* Only DLPack: exact ndarray, table, __dlpack__, capsule. */
+HO_HIDDEN int ho_consume_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, ho_arg *out);
+/* Only __array_interface__. With `any`, types without a DLPack counterpart
+ * come out as {3,0,1}, their item size in *itemsize. */
+HO_HIDDEN int ho_consume_interface(ho_PyObject *obj, unsigned want, int any, int64_t *itemsize, ho_arg *out);
+/* Only the buffer protocol. */
+HO_HIDDEN int ho_consume_buffer(ho_PyObject *obj, unsigned want, ho_arg *out);
+/* 1 if the object has __dlpack__ and __dlpack_device__, or is a capsule. */
+HO_HIDDEN int ho_speaks_dlpack(ho_PyObject *obj);
+/* Forgets all types (tests; module teardown). */
+HO_HIDDEN void ho_type_cache_clear(void);
+HO_HIDDEN int ho_type_cache_size(void);
+/* 1 if the struct of numpy.ndarray is read directly, 0 not, -1 not tried. */
+extern HO_HIDDEN int ho_numpy_direct;
+/* The descr (dtype object) of an exact ndarray that is read directly, else
+ * NULL; borrowed. */
+HO_HIDDEN ho_PyObject *ho_ndarray_descr(ho_PyObject *obj);
+
+/* ---- Releasing without the GIL (release.c) ------------------------------ */
+
+enum {
+	HO_DROP_OBJECT,
+	HO_DROP_VERSIONED,
+	HO_DROP_LEGACY,
+	HO_DROP_BUFFER,
+};
+/* An owner that drops p (see the enum) with the GIL held; NULL with
+ * MemoryError set, then p still belongs to the caller. */
+HO_HIDDEN ho_owner *ho_owner_python(void *p, int kind);
+/* Called by atexit: no release enters Python afterwards. */
+HO_HIDDEN void ho_release_shutdown(void);
+/* Releases that wait for the GIL now (tests). */
+HO_HIDDEN int64_t ho_release_pending(void);
+
+/* ---- Types (types.c) ---------------------------------------------------- */
+
+extern HO_HIDDEN ho_PyTypeObject *ho_view_type;  /* StridedMemoryView */
+extern HO_HIDDEN ho_PyTypeObject *ho_array_type; /* Array */
+extern HO_HIDDEN const DLPackExchangeAPI ho_exchange_api;
+
+typedef struct ho_view {
+	ho_PyObject ob;
+	ho_owner *owner;       /* one reference; NULL: exporter keeps the memory, or nothing does */
+	ho_PyObject *exporter; /* exporting_obj; NULL: none */
+	ho_PyObject *dtype;    /* cache */
+	ho_PyObject *shape;    /* cache */
+	DLTensor t;            /* byte_offset 0; strides set for ndim > 0 */
+	uint64_t flags;        /* DLPack's */
+	void *stream;          /* raw handle of the stream the data is ordered on; NULL: none known */
+	int64_t itemsize;
+	ho_ssize *byte_strides; /* made on the first buffer request; NULL until then */
+	int8_t c_contiguous;
+	int64_t dims[16];
+} ho_view;
+
+static inline int ho_is_view(ho_PyObject *o)
+{
+	return HO_TYPE(o) == ho_view_type || HO_TYPE(o) == ho_array_type;
+}
+
+/* view.c: what both types share. */
+
+/* A new object with room for ndim extents; nothing else is set. */
+HO_HIDDEN ho_view *ho_view_alloc(ho_PyTypeObject *type, int32_t ndim);
+/* Sets what follows from t and itemsize; call it when both are complete. */
+HO_HIDDEN void ho_view_ready(ho_view *v);
+/* A view on what ho_consume (HO_WANT_OWNED) took; arg is used up, also on
+ * failure. exporter is what exporting_obj shows. */
+HO_HIDDEN ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *exporter);
+/* Another object of the same kind on the memory of v. */
+HO_HIDDEN ho_view *ho_view_sub(ho_view *v, void *data, int32_t ndim, const int64_t *shape, const int64_t *strides);
+/* A new reference on what keeps the memory; NULL with an exception set. */
+HO_HIDDEN ho_owner *ho_view_owner(ho_view *v);
+/* dst[...] = src[...]: same shape and dtype. Overlap is handled; the GIL is
+ * given up for large copies. -1 with an exception set. */
+HO_HIDDEN int ho_view_copy(ho_view *dst, const ho_arg *src);
+/* New memory with the contents of t, row-major. NULL with an exception set. */
+HO_HIDDEN ho_owner *ho_copy_tensor(const DLTensor *t, int64_t itemsize, DLTensor *out, int64_t *strides);
+/* Bytes per element of t, sub-byte elements rounded up; -1 with an exception
+ * set if the elements are packed below a byte. */
+HO_HIDDEN int ho_whole_bytes(const ho_view *v, const char *what);
+HO_HIDDEN ho_PyObject *ho_int_tuple(int32_t n, const int64_t *values);
+HO_HIDDEN ho_PyObject *ho_view_dtype(ho_view *v);
+/* The type name of v's elements; buf holds at least 80 bytes. */
+HO_HIDDEN const char *ho_view_dtype_text(ho_view *v, char *buf);
+
+extern HO_HIDDEN ho_PyGetSetDef ho_view_getset[];
+HO_HIDDEN void ho_view_dealloc(ho_PyObject *self);
+HO_HIDDEN int ho_view_getbuffer(ho_PyObject *self, ho_Py_buffer *b, int flags);
+
+/* export.c: the methods of the protocol. */
+HO_HIDDEN ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames);
+HO_HIDDEN ho_PyObject *ho_dlpack_device_method(ho_PyObject *self, ho_PyObject *unused);
+/* Sets both names of the exchange table on a type. */
+HO_HIDDEN int ho_offer_table(ho_PyTypeObject *type);
+
+HO_HIDDEN int ho_smv_init(ho_PyObject *module);   /* smv.c */
+HO_HIDDEN int ho_array_init(ho_PyObject *module); /* array.c */
+
+/* args.c: arguments of METH_FASTCALL | METH_KEYWORDS functions. */
+typedef struct ho_param {
+	ho_PyObject **name; /* into ho_names; NULL: positional only */
+} ho_param;
+/* Fills out[n] (NULL: not given). The first max_pos may be positional, the
+ * first `required` must be given. */
+HO_HIDDEN int ho_parse(const char *fn, ho_PyObject *const *args, ho_ssize nargs, ho_PyObject *kwnames,
+                       const ho_param *params, int n, int max_pos, int required, ho_PyObject **out);
+/* An int or a sequence of ints, at most HO_MAX_DIMS. */
+HO_HIDDEN int ho_parse_dims(ho_PyObject *o, const char *what, int64_t *out, int32_t *n);
+/* True, False or None (-1). */
+HO_HIDDEN int ho_parse_copy(ho_PyObject *o, int *copy);
+
+/* ---- Small helpers ------------------------------------------------------ */
+
+static inline void ho_xdecref(ho_PyObject *o)
+{
+	if (o != NULL)
+		ho_py.Py_DecRef(o);
+}

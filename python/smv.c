@@ -1,0 +1,548 @@
+/* handoff.StridedMemoryView: a view on memory that another object made. Names
+ * and meanings are those of cuda.core. */
+#include <stdio.h>
+#include <string.h>
+
+#include "internal.h"
+
+/* ---- Constructors ------------------------------------------------------- */
+
+/* stream_ptr: None, or an int of DLPack's meaning. */
+static int take_stream(ho_PyObject *o, ho_request *req)
+{
+	req->has_stream = 0;
+	if (o == NULL || o == HO_NONE)
+		return 0;
+	ho_PyObject *n = ho_py.PyNumber_Index(o);
+	if (n == NULL)
+		return -1;
+	req->stream = ho_py.PyLong_AsLongLong(n);
+	ho_py.Py_DecRef(n);
+	if (req->stream == -1 && ho_py.PyErr_Occurred())
+		return -1;
+	if (req->stream < -1)
+		return ho_raise(HO_X_VALUE, 132, "from_dlpack", "stream_ptr is below -1");
+	req->has_stream = 1;
+	return 0;
+}
+
+static ho_PyObject *view_of_dlpack(ho_PyObject *obj, const ho_request *req)
+{
+	ho_arg arg;
+
+	if (ho_consume_dlpack(obj, HO_WANT_OWNED, req, &arg) != 0)
+		return NULL;
+	int host = ho_device_is_host((int32_t)arg.device.device_type);
+	/* Memory that only a GPU touches: the caller says how to order. */
+	if (!host && !req->has_stream) {
+		ho_arg_done(&arg);
+		ho_raise(HO_X_BUFFER, 126, "from_dlpack",
+		         "stream_ptr=None is ambiguous for GPU memory; pass a stream, or -1 for no ordering");
+		return NULL;
+	}
+	if (arg.device.device_type == kDLCPU && req->has_stream && req->stream != -1) {
+		ho_arg_done(&arg);
+		ho_raise(HO_X_VALUE, 135, "from_dlpack", "memory on the CPU has no stream; pass None or -1");
+		return NULL;
+	}
+	ho_PyObject *descr = ho_ndarray_descr(obj);
+	ho_view *v = ho_view_from_arg(ho_view_type, &arg, obj);
+	if (v != NULL && descr != NULL)
+		v->dtype = ho_newref(descr);
+	return v != NULL ? &v->ob : NULL;
+}
+
+static const ho_param obj_stream[] = { { NULL }, { &ho_names.stream_ptr } };
+
+static ho_PyObject *from_dlpack(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
+{
+	ho_PyObject *a[2];
+	ho_request req = { .copy = -1 };
+	(void)cls;
+
+	if (ho_parse("from_dlpack", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 || take_stream(a[1], &req) != 0)
+		return NULL;
+	return view_of_dlpack(a[0], &req);
+}
+
+static ho_PyObject *view_of_interface(ho_PyObject *obj)
+{
+	ho_arg arg;
+	int64_t itemsize;
+
+	if (ho_consume_interface(obj, HO_WANT_OWNED, 1, &itemsize, &arg) != 0)
+		return NULL;
+	int opaque = arg.dtype.bits == 0;
+	ho_view *v = ho_view_from_arg(ho_view_type, &arg, obj);
+	if (v == NULL)
+		return NULL;
+	if (opaque) {
+		/* Structured and other types: bytes of that size, as NumPy sees them. */
+		v->itemsize = itemsize;
+		char text[32];
+		snprintf(text, sizeof text, "V%lld", (long long)itemsize);
+		ho_PyObject *numpy = ho_py.PyImport_ImportModule("numpy");
+		ho_PyObject *make = numpy != NULL ? ho_py.PyObject_GetAttr(numpy, ho_names.dtype) : NULL;
+		ho_PyObject *s = make != NULL ? ho_py.PyUnicode_FromString(text) : NULL;
+		v->dtype = s != NULL ? ho_py.PyObject_CallFunctionObjArgs(make, s, NULL) : NULL;
+		ho_xdecref(s);
+		ho_xdecref(make);
+		ho_xdecref(numpy);
+		if (v->dtype == NULL) {
+			ho_py.Py_DecRef(&v->ob);
+			return NULL;
+		}
+	}
+	return &v->ob;
+}
+
+static ho_PyObject *from_array_interface(ho_PyObject *cls, ho_PyObject *obj)
+{
+	(void)cls;
+	return view_of_interface(obj);
+}
+
+static ho_PyObject *no_cuda_interface(ho_PyObject *obj, ho_PyObject *stream)
+{
+	ho_PyObject *d = ho_py.PyObject_GetAttrString(obj, "__cuda_array_interface__");
+	if (d == NULL) {
+		ho_py.PyErr_Clear();
+		ho_raise(HO_X_PROTOCOL, 158, "from_cuda_array_interface", "the object has no __cuda_array_interface__");
+		return NULL;
+	}
+	ho_py.Py_DecRef(d);
+	if (stream == NULL || stream == HO_NONE)
+		ho_raise(HO_X_BUFFER, 126, "from_cuda_array_interface",
+		         "stream_ptr=None is ambiguous; pass a stream, or -1 for no ordering");
+	else
+		ho_raise(HO_E_DEVICE, 288, "from_cuda_array_interface",
+		         "no GPU driver is in use: the memory behind __cuda_array_interface__ cannot be identified");
+	return NULL;
+}
+
+static ho_PyObject *from_cuda_array_interface(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n,
+                                              ho_PyObject *kwnames)
+{
+	ho_PyObject *a[2];
+	(void)cls;
+
+	if (ho_parse("from_cuda_array_interface", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0)
+		return NULL;
+	return no_cuda_interface(a[0], a[1]);
+}
+
+static ho_PyObject *view_of_buffer(ho_PyObject *obj)
+{
+	ho_arg arg;
+
+	if (ho_consume_buffer(obj, HO_WANT_OWNED, &arg) != 0)
+		return NULL;
+	return (ho_PyObject *)ho_view_from_arg(ho_view_type, &arg, obj);
+}
+
+static int has(ho_PyObject *obj, const char *name)
+{
+	ho_PyObject *v = ho_py.PyObject_GetAttrString(obj, name);
+	if (v == NULL)
+		ho_py.PyErr_Clear();
+	ho_xdecref(v);
+	return v != NULL;
+}
+
+static ho_PyObject *from_any_interface(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
+{
+	ho_PyObject *a[2];
+	ho_request req = { .copy = -1 };
+	(void)cls;
+
+	if (ho_parse("from_any_interface", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 ||
+	    take_stream(a[1], &req) != 0)
+		return NULL;
+	if (ho_speaks_dlpack(a[0]))
+		return view_of_dlpack(a[0], &req);
+	if (has(a[0], "__cuda_array_interface__"))
+		return no_cuda_interface(a[0], a[1]);
+	if (has(a[0], "__array_interface__"))
+		return view_of_interface(a[0]);
+	if (ho_py.PyObject_CheckBuffer(a[0]))
+		return view_of_buffer(a[0]);
+	ho_raise(HO_X_PROTOCOL, 158, "from_any_interface",
+	         "the object has no __dlpack__, __cuda_array_interface__, __array_interface__ or buffer");
+	return NULL;
+}
+
+/* The element type of from_buffer and view(): what dtype and itemsize say. */
+struct element {
+	DLDataType dl; /* bits 0: none */
+	int64_t itemsize;
+	int padded;
+	ho_PyObject *dtype; /* what dtype should show; borrowed, NULL: derive it */
+};
+
+static int take_dtype(ho_PyObject *dtype, struct element *e)
+{
+	if (ho_dtype_from_object(dtype, &e->dl, &e->itemsize, &e->padded) != 0)
+		return -1;
+	/* Only a dtype object itself can show what DLPack cannot say. */
+	e->dtype = e->dl.bits == 0 ? dtype : NULL;
+	return 0;
+}
+
+static ho_PyObject *from_buffer(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
+{
+	static const ho_param params[] = { { &ho_names.buffer },   { &ho_names.shape }, { &ho_names.strides },
+		                           { &ho_names.itemsize }, { &ho_names.dtype }, { &ho_names.is_readonly } };
+	static const char op[] = "from_buffer";
+	ho_PyObject *a[6];
+	struct element e = { { kDLOpaqueHandle, 0, 1 }, 0, 0, NULL };
+	int64_t shape[HO_MAX_DIMS], strides[HO_MAX_DIMS], lo, hi, have;
+	int32_t ndim, more;
+	ho_arg arg;
+	(void)cls;
+
+	if (ho_parse(op, args, n, kwnames, params, 6, 3, 2, a) != 0)
+		return NULL;
+	int has_dtype = a[4] != NULL && a[4] != HO_NONE, has_size = a[3] != NULL && a[3] != HO_NONE;
+	if (!has_dtype && !has_size) {
+		ho_raise(HO_X_VALUE, 0, op, "one of itemsize and dtype is needed");
+		return NULL;
+	}
+	if (has_dtype && take_dtype(a[4], &e) != 0)
+		return NULL;
+	if (has_size) {
+		long long size = ho_py.PyLong_AsLongLong(a[3]);
+		if (size == -1 && ho_py.PyErr_Occurred())
+			return NULL;
+		if (size <= 0 || size > INT32_MAX || (has_dtype && size != e.itemsize)) {
+			ho_raise(HO_X_VALUE, 0, op, "itemsize %lld does not agree with the dtype's %lld", size,
+			         (long long)e.itemsize);
+			return NULL;
+		}
+		e.itemsize = size;
+	}
+	if (ho_parse_dims(a[1], "shape", shape, &ndim) != 0)
+		return NULL;
+	if (a[2] != NULL && a[2] != HO_NONE) {
+		if (ho_parse_dims(a[2], "strides", strides, &more) != 0)
+			return NULL;
+		if (more != ndim) {
+			ho_raise(HO_X_VALUE, 0, op, "%d strides for %d dimensions", more, ndim);
+			return NULL;
+		}
+	} else if (ho_row_major(ndim, shape, strides) != 0) {
+		ho_raise(HO_X_VALUE, 34, op, "the shape does not fit in 64 bits");
+		return NULL;
+	}
+	/* The layout by itself: the checks of a tensor of that many bytes. */
+	DLTensor t = { NULL, { kDLCPU, 0 }, ndim, { kDLUInt, 8, 1 }, shape, strides, 0 };
+	if (e.itemsize <= UINT16_MAX)
+		t.dtype.lanes = (uint16_t)e.itemsize;
+	t.data = (void *)(uintptr_t)(1ULL << 62); /* any address with room on both sides */
+	int rule = 0, code = e.itemsize > UINT16_MAX ? HO_E_OVERFLOW : ho_check_tensor(&t, 0, &rule);
+	if (code != 0) {
+		ho_raise(HO_X_VALUE, rule, op, "%s", ho_error_text(code));
+		return NULL;
+	}
+	ho_span(ndim, shape, strides, e.itemsize, &lo, &hi);
+
+	/* The memory: bytes of a buffer, or a dense array of any library. */
+	if (ho_py.PyObject_CheckBuffer(a[0]) ? ho_consume_buffer(a[0], HO_WANT_OWNED, &arg) != 0
+	                                     : ho_consume(a[0], HO_WANT_OWNED, &arg) != 0)
+		return NULL;
+	if (!ho_is_c_contiguous(arg.ndim, arg.shape, arg.strides)) {
+		ho_arg_done(&arg);
+		ho_raise(HO_E_LAYOUT, 0, op, "the buffer is not contiguous");
+		return NULL;
+	}
+	have = ho_count(arg.ndim, arg.shape) * ho_dtype_bytes(arg.dtype);
+	if (lo < 0) {
+		ho_arg_done(&arg);
+		ho_raise(HO_X_VALUE, 0, op, "the layout begins %lld bytes before the buffer", -(long long)lo);
+		return NULL;
+	}
+	if (hi > have) {
+		ho_arg_done(&arg);
+		ho_raise(HO_X_VALUE, 0, op, "Expected at least %lld bytes, got %lld", (long long)hi, (long long)have);
+		return NULL;
+	}
+	if (hi > lo && e.dl.bits != 0 && arg.data % (uint64_t)ho_dtype_align(e.dl) != 0) {
+		ho_arg_done(&arg);
+		ho_raise(HO_E_ALIGN, 41, op, "the buffer is not aligned for the dtype");
+		return NULL;
+	}
+	int readonly = a[5] != NULL ? ho_py.PyObject_IsTrue(a[5]) : 0;
+	if (readonly < 0) {
+		ho_arg_done(&arg);
+		return NULL;
+	}
+	ho_view *whole = ho_view_from_arg(ho_view_type, &arg, a[0]);
+	if (whole == NULL)
+		return NULL;
+	ho_view *v = ho_view_sub(whole, whole->t.data, ndim, shape, strides);
+	ho_py.Py_DecRef(&whole->ob);
+	if (v == NULL)
+		return NULL;
+	v->t.dtype = e.dl;
+	v->itemsize = e.itemsize;
+	v->flags = (v->flags & DLPACK_FLAG_BITMASK_READ_ONLY) | (readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
+	           (e.padded ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : 0);
+	ho_xdecref(v->dtype);
+	v->dtype = e.dl.bits != 0 ? NULL : ho_newref(e.dtype != NULL ? e.dtype : HO_NONE);
+	return &v->ob;
+}
+
+/* ---- Methods ------------------------------------------------------------ */
+
+/* (shape, strides or None), or an object with shape and strides. */
+static int take_layout(ho_PyObject *o, int64_t *shape, int64_t *strides, int32_t *ndim)
+{
+	ho_PyObject *s = NULL, *t = NULL;
+	int32_t more;
+	int r = -1;
+
+	if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyTuple_Type && ho_py.PyTuple_Size(o) == 2 &&
+	    !ho_py.PyIndex_Check(ho_py.PyTuple_GetItem(o, 0))) {
+		s = ho_newref(ho_py.PyTuple_GetItem(o, 0));
+		t = ho_newref(ho_py.PyTuple_GetItem(o, 1));
+	} else {
+		s = ho_py.PyObject_GetAttr(o, ho_names.shape);
+		t = s != NULL ? ho_py.PyObject_GetAttr(o, ho_names.strides) : NULL;
+		if (t == NULL) {
+			ho_py.PyErr_Clear();
+			ho_raise(HO_X_TYPE, 0, "view", "layout is a pair (shape, strides), or has shape and strides");
+			goto done;
+		}
+	}
+	if (ho_parse_dims(s, "shape", shape, ndim) != 0)
+		goto done;
+	if (t == HO_NONE)
+		r = ho_row_major(*ndim, shape, strides) == 0
+		            ? 0
+		            : ho_raise(HO_X_VALUE, 34, "view", "the shape does not fit in 64 bits");
+	else if (ho_parse_dims(t, "strides", strides, &more) == 0)
+		r = more == *ndim ? 0 : ho_raise(HO_X_VALUE, 0, "view", "%d strides for %d dimensions", more, *ndim);
+done:
+	ho_xdecref(s);
+	ho_xdecref(t);
+	return r;
+}
+
+static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
+{
+	static const ho_param params[] = { { &ho_names.layout }, { &ho_names.dtype } };
+	ho_view *v = (ho_view *)self;
+	ho_PyObject *a[2];
+	struct element e = { v->t.dtype, v->itemsize,
+		             (v->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0, NULL };
+	int64_t shape[HO_MAX_DIMS], strides[HO_MAX_DIMS];
+	int64_t *use_shape = v->t.shape, *use_strides = v->t.strides;
+	int32_t ndim = v->t.ndim;
+
+	if (ho_parse("view", args, n, kwnames, params, 2, 2, 0, a) != 0)
+		return NULL;
+	int has_layout = a[0] != NULL && a[0] != HO_NONE, has_dtype = a[1] != NULL && a[1] != HO_NONE;
+	if (!has_layout && !has_dtype)
+		return ho_newref(self);
+	if (has_dtype) {
+		if (take_dtype(a[1], &e) != 0)
+			return NULL;
+		if (e.itemsize != v->itemsize || ho_whole_bytes(v, "view") != 0) {
+			if (!ho_py.PyErr_Occurred())
+				ho_raise(HO_X_VALUE, 0, "view", "the dtype has %lld bytes per element, the view has %lld",
+				         (long long)e.itemsize, (long long)v->itemsize);
+			return NULL;
+		}
+	}
+	if (has_layout) {
+		int64_t lo, hi, old_lo, old_hi;
+		if (take_layout(a[0], shape, strides, &ndim) != 0)
+			return NULL;
+		/* The new layout stays within the bytes that the old one reaches. */
+		DLTensor t = v->t;
+		t.ndim = ndim;
+		t.shape = shape;
+		t.strides = strides;
+		if (t.dtype.bits == 0)
+			t.dtype = (DLDataType){ kDLUInt, 8, (uint16_t)(v->itemsize <= UINT16_MAX ? v->itemsize : 1) };
+		int rule = 0, code = ho_check_tensor(&t, v->flags, &rule);
+		if (code != 0) {
+			ho_raise(HO_X_VALUE, rule, "view", "layout: %s", ho_error_text(code));
+			return NULL;
+		}
+		ho_span(ndim, shape, strides, v->itemsize, &lo, &hi);
+		ho_span(v->t.ndim, v->t.shape, v->t.strides, v->itemsize, &old_lo, &old_hi);
+		if (hi > lo && (lo < old_lo || hi > old_hi)) {
+			ho_raise(HO_X_VALUE, 0, "view", "the layout reaches bytes %lld to %lld, the view has %lld to %lld",
+			         (long long)lo, (long long)hi, (long long)old_lo, (long long)old_hi);
+			return NULL;
+		}
+		use_shape = shape;
+		use_strides = strides;
+	}
+	if (e.dl.bits != 0 && v->t.data != NULL && (uintptr_t)v->t.data % (uintptr_t)ho_dtype_align(e.dl) != 0) {
+		ho_raise(HO_E_ALIGN, 41, "view", "the memory is not aligned for the dtype");
+		return NULL;
+	}
+	ho_view *s = ho_view_sub(v, v->t.data, ndim, use_shape, use_strides);
+	if (s == NULL)
+		return NULL;
+	if (has_dtype) {
+		s->t.dtype = e.dl;
+		s->flags = (s->flags & DLPACK_FLAG_BITMASK_READ_ONLY) |
+		           (e.padded ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : 0);
+		ho_xdecref(s->dtype);
+		s->dtype = e.dtype != NULL ? ho_newref(e.dtype) : NULL;
+	}
+	return &s->ob;
+}
+
+static const ho_param other_stream[] = { { NULL }, { &ho_names.stream } };
+
+/* Host copies are done at return; a stream means nothing to them. */
+static int check_no_stream(ho_PyObject *stream)
+{
+	if (stream == NULL || stream == HO_NONE)
+		return 0;
+	return ho_raise(HO_X_VALUE, 135, "copy", "host memory has no stream; leave it out");
+}
+
+static ho_PyObject *copy_from(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
+{
+	ho_PyObject *a[2];
+	ho_arg src;
+
+	if (ho_parse("copy_from", args, n, kwnames, other_stream, 2, 2, 1, a) != 0 || check_no_stream(a[1]) != 0 ||
+	    ho_consume(a[0], 0, &src) != 0)
+		return NULL;
+	int r = ho_view_copy((ho_view *)self, &src);
+	ho_arg_done(&src);
+	return r == 0 ? ho_newref(HO_NONE) : NULL;
+}
+
+static ho_PyObject *copy_to(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
+{
+	ho_PyObject *a[2];
+	ho_arg dst, src;
+
+	if (ho_parse("copy_to", args, n, kwnames, other_stream, 2, 2, 1, a) != 0 || check_no_stream(a[1]) != 0 ||
+	    ho_consume(self, 0, &src) != 0)
+		return NULL;
+	int r = -1;
+	if (ho_consume(a[0], HO_WANT_WRITABLE | HO_WANT_OWNED, &dst) == 0) {
+		ho_view *v = ho_view_from_arg(ho_view_type, &dst, a[0]);
+		if (v != NULL) {
+			r = ho_view_copy(v, &src);
+			ho_py.Py_DecRef(&v->ob);
+		}
+	}
+	ho_arg_done(&src);
+	return r == 0 ? ho_newref(HO_NONE) : NULL;
+}
+
+static ho_PyObject *repr(ho_PyObject *self)
+{
+	ho_view *v = (ho_view *)self;
+	char text[80], device[32];
+	ho_PyObject *shape = ho_int_tuple(v->t.ndim, v->t.shape), *result = NULL;
+	ho_PyObject *strides = v->c_contiguous ? ho_newref(HO_NONE) : ho_int_tuple(v->t.ndim, v->t.strides);
+
+	snprintf(device, sizeof device, "%d", v->t.device.device_type == kDLCPU ? -1 : (int)v->t.device.device_id);
+	if (shape != NULL && strides != NULL)
+		result = ho_py.PyUnicode_FromFormat(
+			"StridedMemoryView(ptr=%p, shape=%R, strides=%R, itemsize=%zd, dtype=%s, device_id=%s, "
+			"is_device_accessible=%s, readonly=%s)",
+			v->t.data, shape, strides, (ho_ssize)v->itemsize, ho_view_dtype_text(v, text), device,
+			v->t.device.device_type == kDLCUDA || v->t.device.device_type == kDLCUDAHost ||
+					v->t.device.device_type == kDLCUDAManaged
+				? "True"
+				: "False",
+			v->flags & DLPACK_FLAG_BITMASK_READ_ONLY ? "True" : "False");
+	ho_xdecref(shape);
+	ho_xdecref(strides);
+	return result;
+}
+
+/* The exporter may hold the view; the collector has to know. The owner holds
+ * nothing that it could see. */
+static int traverse(ho_PyObject *self, int (*visit)(ho_PyObject *, void *), void *arg)
+{
+	ho_view *v = (ho_view *)self;
+	ho_PyObject *parts[] = { (ho_PyObject *)HO_TYPE(self), v->exporter, v->dtype };
+
+	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+		int r = parts[i] != NULL ? visit(parts[i], arg) : 0;
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- The type ----------------------------------------------------------- */
+
+#define FAST(f) (ho_PyCFunction)(void (*)(void)) f
+#define FAST_FLAGS (HO_METH_FASTCALL | HO_METH_KEYWORDS)
+
+static ho_PyMethodDef methods[] = {
+	{ "from_dlpack", FAST(from_dlpack), FAST_FLAGS | HO_METH_CLASS,
+	  "from_dlpack($type, obj, /, stream_ptr=None)\n--\n\n"
+	  "View of an object that speaks DLPack, or of a DLPack capsule, without a copy.\n\n"
+	  "stream_ptr says how GPU memory is ordered: a stream, or -1 for no ordering; it must be\n"
+	  "given for GPU memory and is None or -1 for host memory." },
+	{ "from_array_interface", from_array_interface, HO_METH_O | HO_METH_CLASS,
+	  "from_array_interface($type, obj, /)\n--\n\nView of an object with NumPy's __array_interface__ (version 3)." },
+	{ "from_cuda_array_interface", FAST(from_cuda_array_interface), FAST_FLAGS | HO_METH_CLASS,
+	  "from_cuda_array_interface($type, obj, /, stream_ptr=None)\n--\n\n"
+	  "View of an object with __cuda_array_interface__. BufferError where no GPU driver is in use." },
+	{ "from_any_interface", FAST(from_any_interface), FAST_FLAGS | HO_METH_CLASS,
+	  "from_any_interface($type, obj, /, stream_ptr=None)\n--\n\n"
+	  "View of an object by the first protocol it speaks: DLPack, the CUDA array interface,\n"
+	  "NumPy's array interface, the buffer protocol." },
+	{ "from_buffer", FAST(from_buffer), FAST_FLAGS | HO_METH_CLASS,
+	  "from_buffer($type, buffer, shape, strides=None, *, itemsize=None, dtype=None, is_readonly=False)\n--\n\n"
+	  "View of the bytes of a contiguous buffer with a shape, strides in elements and a dtype.\n\n"
+	  "One of itemsize and dtype is needed. ValueError if the layout does not fit." },
+	{ "view", FAST(view_method), FAST_FLAGS,
+	  "view($self, /, layout=None, dtype=None)\n--\n\n"
+	  "The same memory with another layout, a pair (shape, strides or None) or an object that has\n"
+	  "both, or another dtype of the same item size. Without arguments the view itself." },
+	{ "copy_from", FAST(copy_from), FAST_FLAGS,
+	  "copy_from($self, other, /, stream=None)\n--\n\n"
+	  "Copies the elements of other, of the same shape and dtype, into this view. Host memory." },
+	{ "copy_to", FAST(copy_to), FAST_FLAGS,
+	  "copy_to($self, other, /, stream=None)\n--\n\n"
+	  "Copies the elements of this view into other, of the same shape and dtype. Host memory." },
+	{ "__dlpack__", FAST(ho_dlpack_method), FAST_FLAGS,
+	  "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+	  "A DLPack capsule of this memory. Read-only memory needs max_version=(1, 0) or higher." },
+	{ "__dlpack_device__", ho_dlpack_device_method, HO_METH_NOARGS,
+	  "__dlpack_device__($self, /)\n--\n\nDevice type and ordinal." },
+	{ NULL, NULL, 0, NULL },
+};
+
+static ho_PyType_Slot slots[] = {
+	{ HO_tp_dealloc, (void *)ho_view_dealloc },
+	{ HO_tp_traverse, (void *)traverse },
+	{ HO_tp_repr, (void *)repr },
+	{ HO_tp_methods, methods },
+	{ HO_tp_getset, ho_view_getset },
+	{ HO_bf_getbuffer, (void *)ho_view_getbuffer },
+	{ HO_tp_doc,
+	  (void *)"A view on the memory of an array that another object made: pointer, shape, strides, dtype.\n\n"
+	          "Made by its class methods from_dlpack, from_any_interface, from_array_interface,\n"
+	          "from_cuda_array_interface and from_buffer. The exporting object is kept alive by the view,\n"
+	          "and by every array that another library makes of it." },
+	{ 0, NULL },
+};
+
+static ho_PyType_Spec spec = {
+	"handoff.StridedMemoryView", (int)sizeof(ho_view), 0,
+	HO_TPFLAGS_DEFAULT | HO_TPFLAGS_HAVE_GC | HO_TPFLAGS_DISALLOW_INSTANTIATION, slots,
+};
+
+int ho_smv_init(ho_PyObject *module)
+{
+	ho_view_type = (ho_PyTypeObject *)ho_py.PyType_FromSpec(&spec);
+	if (ho_view_type == NULL || ho_offer_table(ho_view_type) != 0)
+		return -1;
+	return ho_py.PyModule_AddObjectRef(module, "StridedMemoryView", (ho_PyObject *)ho_view_type);
+}
