@@ -317,8 +317,8 @@ func bitsOfView(v memview.StridedMemoryView) func(off int64) uint16 {
 
 func BenchmarkCopy(b *testing.B) {
 	for _, n := range []int64{256, 4096} {
-		src := must(memview.FromSlice(make([]float32, n*n), n, n))
-		dst := must(memview.FromSlice(make([]float32, n*n), n, n))
+		src := must(memview.FromSlice(seq[float32](int(n*n)), n, n))
+		dst := must(memview.FromSlice(seq[float32](int(n*n)), n, n))
 		for name, s := range map[string]memview.StridedMemoryView{"contiguous": src, "transpose": src.Transpose(), "reverse": must(src.Slice(memview.All(), memview.All().By(-1)))} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				b.SetBytes(n * n * 4)
