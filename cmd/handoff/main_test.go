@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// handoff runs one command line.
+func handoff(args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	status = run(args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func TestHelp(t *testing.T) {
+	status, out, errs := handoff()
+	require.Zero(t, status)
+	require.Empty(t, errs)
+	for _, c := range []string{"new-extension", "stubs", "doctor", "version"} {
+		require.Contains(t, out, c)
+	}
+	status, again, _ := handoff("--help")
+	require.Zero(t, status)
+	require.Equal(t, out, again)
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nonsense"}, "nonsense"},
+		{[]string{"version", "--nonsense"}, "nonsense"},
+		{[]string{"version", "extra"}, "extra"},
+		{[]string{"new-extension"}, "accepts 1 arg"},
+		{[]string{"new-extension", "a-b"}, "cannot name a Python module"},
+		{[]string{"new-extension", "class"}, "cannot name a Python module"},
+		{[]string{"new-extension", "handoff"}, "cannot name a Python module"},
+		{[]string{"stubs"}, "accepts 1 arg"},
+	} {
+		status, out, errs := handoff(c.args...)
+		require.Equal(t, 2, status, c.args)
+		require.Empty(t, out, c.args)
+		require.Contains(t, errs, c.want)
+		require.Contains(t, errs, "--help' for usage")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	status, out, _ := handoff("version")
+	require.Zero(t, status)
+	require.Contains(t, out, "DLPack 1.3")
+	_, out, _ = handoff("version", "--json")
+	var v versions
+	require.NoError(t, json.Unmarshal([]byte(out), &v))
+	require.Equal(t, "1.3", v.DLPack)
+	require.NotEmpty(t, v.Handoff)
+}
+
+func TestNewExtensionFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deep", "thing")
+	status, out, errs := handoff("new-extension", "thing", "--dir", dir, "--module", "example.com/thing")
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "make test")
+	for _, name := range []string{"go.mod", "go.sum", "main.go", "Makefile", "test_thing.py", "README.md", ".gitignore"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "{{", name)
+	}
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	require.NoError(t, err)
+	require.Contains(t, string(mod), "module example.com/thing\n")
+	require.Contains(t, string(mod), "replace github.com/go-handoff/handoff => /")
+
+	status, _, errs = handoff("new-extension", "thing", "--dir", dir)
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "is not empty")
+	status, _, errs = handoff("new-extension", "thing", "--dir", t.TempDir(), "--handoff", t.TempDir())
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "no checkout")
+}
+
+// python returns an interpreter that has pytest, or skips.
+func python(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{os.Getenv("PYTHON"), "../../.venv/bin/python", "python3"} {
+		if name == "" {
+			continue
+		}
+		if path, err := exec.LookPath(name); err == nil && exec.Command(path, "-c", "import pytest").Run() == nil {
+			abs, err := filepath.Abs(path)
+			require.NoError(t, err)
+			return abs
+		}
+	}
+	t.Skip("no Python with pytest")
+	return ""
+}
+
+// The skeleton works as it is: it builds, its test passes, and its stub can be
+// extracted.
+func TestNewExtensionBuilds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a module")
+	}
+	py := python(t)
+	dir := filepath.Join(t.TempDir(), "thing")
+	status, _, errs := handoff("new-extension", "thing", "--dir", dir)
+	require.Zero(t, status, errs)
+	cmd := exec.Command("make", "test", "PYTHON="+py)
+	cmd.Dir = dir
+	// The tests of handoff itself must not change how the extension is built.
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOPROXY=off", "PYTHONDONTWRITEBYTECODE=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "3 passed")
+
+	so := filepath.Join(dir, "thing.abi3.so")
+	status, text, errs := handoff("stubs", so, "--python", py, "-o", "-")
+	require.Zero(t, status, errs)
+	require.Contains(t, text, "def scale(x: ArrayLike, factor: float = 2.0) -> None:")
+	status, _, errs = handoff("stubs", so, "--python", py)
+	require.Zero(t, status, errs)
+	status, _, errs = handoff("stubs", so, "--python", py, "--check")
+	require.Zero(t, status, errs)
+	stub := filepath.Join(dir, "thing.pyi")
+	require.NoError(t, os.WriteFile(stub, []byte("old"), 0o644))
+	status, _, errs = handoff("stubs", so, "--python", py, "--check")
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "not up to date")
+	status, _, errs = handoff("stubs", so, "--python", py, "--name", "other")
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "PyInit_other")
+}
+
+func TestStubsErrors(t *testing.T) {
+	status, _, errs := handoff("stubs", filepath.Join(t.TempDir(), "none.so"))
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "no such file")
+	status, _, errs = handoff("stubs", "main.go", "--python", "no-such-python")
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "no Python found: tried no-such-python")
+}
+
+func TestDoctor(t *testing.T) {
+	py := python(t)
+	status, out, errs := handoff("doctor", "--json", "--python", py)
+	require.Zero(t, status, errs+out)
+	var d diagnosis
+	require.NoError(t, json.Unmarshal([]byte(out), &d))
+	names := []string{}
+	for _, c := range d.Checks {
+		require.True(t, c.OK, c)
+		names = append(names, c.Name)
+	}
+	require.Equal(t, []string{"go", "C compiler", "python"}, names)
+	for _, l := range d.Libraries {
+		if l.Name == "numpy" {
+			require.Subset(t, l.Protocols, []string{"dlpack 1", "buffer", "array interface"})
+		}
+	}
+}
+
+func TestDoctorWithoutPython(t *testing.T) {
+	status, out, errs := handoff("doctor", "--python", "no-such-python")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "MISSING")
+	require.Contains(t, errs, "cannot build or run extensions")
+}
+
+func TestPythonProblems(t *testing.T) {
+	ok := pythonReport{Implementation: "CPython", Version: "3.11.4"}
+	require.Empty(t, ok.problem())
+	for _, c := range []struct {
+		change func(*pythonReport)
+		want   string
+	}{
+		{func(r *pythonReport) { r.Implementation = "PyPy" }, "CPython"},
+		{func(r *pythonReport) { r.Version = "3.10.9" }, "3.11"},
+		{func(r *pythonReport) { r.Version = "" }, "3.11"},
+		{func(r *pythonReport) { r.FreeThreaded = true }, "free-threaded"},
+		{func(r *pythonReport) { r.Debug = true }, "debug"},
+	} {
+		r := ok
+		c.change(&r)
+		require.Contains(t, r.problem(), c.want)
+	}
+}
+
+func TestTable(t *testing.T) {
+	d := diagnosis{Libraries: []library{{Name: "numpy", Version: "2", Protocols: []string{"buffer"}}, {Name: "x", Error: "ImportError: no"}}}
+	d.add("python", true, "CPython")
+	var b strings.Builder
+	require.NoError(t, d.writeTable(&b))
+	for _, want := range []string{"python", "numpy", "buffer", "ImportError: no"} {
+		require.Contains(t, b.String(), want)
+	}
+}
