@@ -140,6 +140,10 @@ typedef struct ho_capture {
 /* Capture state; copies up to room dependencies into deps. */
 ho_capture ho_capture_info(const ho_cuda_table *t, ho_context ctx, ho_stream s, ho_graph_node *deps, size_t room);
 
+/* Whether all work of a stream is done, without harm to a capture: a stream
+ * that captures gives HO_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and is not asked. */
+ho_result ho_stream_poll(const ho_cuda_table *t, ho_context ctx, ho_stream s);
+
 /* Copies to and from Go memory, which is lent for the call. */
 ho_result ho_copy_in(const ho_cuda_table *t, ho_context ctx, ho_devptr dst, void *src, size_t n);
 ho_result ho_copy_out(const ho_cuda_table *t, ho_context ctx, void *dst, ho_devptr src, size_t n);

@@ -193,6 +193,12 @@ func (d *Driver) CaptureInfo(ctx ContextHandle, stream StreamHandle, deps []Grap
 	return CaptureInfo{Status: int32(r.status), ID: uint64(r.id), Graph: GraphHandle(r.graph), Deps: int(r.n)}, Result(r.st)
 }
 
+// StreamPoll is [Driver.StreamQuery] without harm to a capture: a stream that
+// captures is not asked, and gives [ErrorStreamCaptureUnsupported].
+func (d *Driver) StreamPoll(ctx ContextHandle, stream StreamHandle) Result {
+	return Result(C.ho_stream_poll(d.t, C.ho_context(ctx), C.ho_stream(stream)))
+}
+
 // MemcpyHtoDBytes copies Go memory to the device; when it returns src may be
 // changed. It works on the legacy default stream and is not ordered with
 // non-blocking streams.

@@ -106,6 +106,12 @@ func (d *Driver) CaptureInfo(ctx ContextHandle, stream StreamHandle, deps []Grap
 	return CaptureInfo{}, resultNoDriver
 }
 
+// StreamPoll is [Driver.StreamQuery] without harm to a capture: a stream that
+// captures is not asked, and gives [ErrorStreamCaptureUnsupported].
+func (d *Driver) StreamPoll(ctx ContextHandle, stream StreamHandle) Result {
+	return resultNoDriver
+}
+
 // MemcpyHtoDBytes copies Go memory to the device; when it returns src may be
 // changed. It works on the legacy default stream and is not ordered with
 // non-blocking streams.

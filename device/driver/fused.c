@@ -206,6 +206,23 @@ ho_capture ho_capture_info(const ho_cuda_table *t, ho_context ctx, ho_stream s, 
 	return r;
 }
 
+ho_result ho_stream_poll(const ho_cuda_table *t, ho_context ctx, ho_stream s)
+{
+	int pushed, status = HO_CU_STREAM_CAPTURE_STATUS_NONE;
+	ho_result st;
+
+	if (t->cuStreamQuery == NULL)
+		return HO_MISSING(cuStreamQuery);
+	st = ho_enter(t, ctx, &pushed);
+	if (st != HO_CUDA_SUCCESS)
+		return st;
+	if (t->cuStreamIsCapturing != NULL)
+		st = t->cuStreamIsCapturing(s, &status);
+	if (st == HO_CUDA_SUCCESS)
+		st = status == HO_CU_STREAM_CAPTURE_STATUS_NONE ? t->cuStreamQuery(s) : HO_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	return ho_leave(t, pushed, st);
+}
+
 /* ---- Go memory ------------------------------------------------------------ */
 
 ho_result ho_copy_in(const ho_cuda_table *t, ho_context ctx, ho_devptr dst, void *src, size_t n)
