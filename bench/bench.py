@@ -168,25 +168,20 @@ def copy_rows() -> list[Row]:
 
 def go_rows(left_out: list[str]) -> list[Row]:
     """Go functions against the same in a C loop; both are in the package's benchmarks."""
-    rows = []
-    allocs: list[float] = []
-    wanted = [
-        ("Go: import + release of a tensor", "dlpack", "ImportRelease", "ImportReleaseC", 2.0),
-    ]
-    for title, package, ours, theirs, target in wanted:
-        binary = BUILD / "bench" / f"{package}.test"
-        if not binary.exists():
-            left_out.append(f"{title}: {binary} is not built")
-            continue
-        row = Row(
-            title,
-            go_benchmark(binary, f"Benchmark{ours}", allocs),
+    binary = BUILD / "bench" / "dlpack.test"
+    if not binary.exists():
+        left_out.append(f"Go: import + release: {binary} is not built")
+        return []
+    bench = "BenchmarkImportRelease"  # has both loops, over the same tensors
+    return [
+        Row(
+            "Go: import + release of a tensor",
+            go_benchmark(binary, bench, "ns/tensor-go"),
             "C loop",
-            go_benchmark(binary, f"Benchmark{theirs}"),
-            target,
+            go_benchmark(binary, bench, "ns/tensor-c"),
+            2.0,
         )
-        rows.append(row)
-    return rows
+    ]
 
 
 def import_rows() -> list[Row]:

@@ -63,23 +63,21 @@ def importing(module: str) -> Side:
     return run
 
 
-def go_benchmark(binary: Path, name: str, allocs: list[float] | None = None) -> Side:
-    """A side that is a benchmark of a compiled Go test binary (`go test -c`)."""
+def go_benchmark(binary: Path, name: str, metric: str) -> Side:
+    """A side that is a metric of a benchmark in a compiled Go test binary (`go test -c`)."""
 
     def run() -> float:
         out = subprocess.run(
-            [str(binary), "-test.run=^$", f"-test.bench=^{name}$", "-test.benchtime=30ms", "-test.benchmem"],
+            [str(binary), "-test.run=^$", f"-test.bench=^{name}$", "-test.benchtime=100ms", "-test.benchmem"],
             capture_output=True,
             text=True,
             check=True,
             stdin=subprocess.DEVNULL,
             cwd=binary.parent,
         ).stdout
-        found = re.search(r"([\d.]+) ns/op", out)
+        found = re.search(rf"([\d.]+) {re.escape(metric)}\s", out)
         if not found:
-            raise RuntimeError(f"no benchmark {name} in {binary}:\n{out}")
-        if allocs is not None and (a := re.search(r"([\d.]+) allocs/op", out)):
-            allocs.append(float(a.group(1)))
+            raise RuntimeError(f"no benchmark {name} with {metric} in {binary}:\n{out}")
         return float(found.group(1))
 
     return run

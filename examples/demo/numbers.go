@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/x448/float16"
@@ -134,8 +135,11 @@ func ramp(n int64, dtype string) (*dlpack.Exported, error) {
 	}
 	v, err := memview.FromExported(e)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, e.Close())
 	}
 	defer v.Release()
-	return e, a.ramp(v)
+	if err := a.ramp(v); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
 }
