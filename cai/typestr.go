@@ -99,12 +99,15 @@ func parseTypestr(s string) (Typestr, *dlpack.RuleError) {
 	for digits < len(rest) && isDigit(rest[digits]) {
 		digits++
 	}
-	if digits == 0 {
+	n := int64(pointerSize)
+	switch {
+	case digits > 0:
+		var err error
+		if n, err = strconv.ParseInt(rest[:digits], 10, 64); err != nil {
+			return Typestr{}, ruleErr("R203", dlpack.ErrOverflow, "size of %s", quote(s))
+		}
+	case t.Kind != 'O': // NumPy writes "|O"
 		return bad("has no size after the kind")
-	}
-	n, err := strconv.ParseInt(rest[:digits], 10, 64)
-	if err != nil {
-		return Typestr{}, ruleErr("R203", dlpack.ErrOverflow, "size of %s", quote(s))
 	}
 	t.Size, rest = n, rest[digits:]
 
