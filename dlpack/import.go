@@ -141,11 +141,11 @@ func notSupported(op string) error {
 	return &RuleError{Op: op, Detail: "this program was built without cgo or for another platform", Err: ErrNotSupported}
 }
 
-// plainTypes has a bit per width in bytes for the type codes of which most
-// tensors are: byte widths that are legal and have an alignment equal to them.
-var plainTypes = [...]uint8{
-	CodeInt: 1 | 2 | 4 | 8, CodeUInt: 1 | 2 | 4 | 8, CodeFloat: 2 | 4 | 8,
-	CodeOpaqueHandle: 0, CodeBfloat: 2, CodeComplex: 0, CodeBool: 1,
+// plainTypes has bit n set for the widths of n bytes, powers of two up to 8,
+// of the type codes of which most tensors are. The alignment equals the width.
+var plainTypes = [...]uint16{
+	CodeInt: 1<<1 | 1<<2 | 1<<4 | 1<<8, CodeUInt: 1<<1 | 1<<2 | 1<<4 | 1<<8, CodeFloat: 1<<2 | 1<<4 | 1<<8,
+	CodeOpaqueHandle: 0, CodeBfloat: 1 << 2, CodeComplex: 0, CodeBool: 1 << 1,
 }
 
 // plain is a short cut for most tensors: true means that the whole validation
@@ -154,7 +154,7 @@ func (t *cTensor) plain() bool {
 	const small = 1 << 31
 	size := uint64(t.dtype.Bits / 8)
 	if t.dtype.Lanes != 1 || t.dtype.Bits%8 != 0 || int(t.dtype.Code) >= len(plainTypes) ||
-		size > 8 || size&uint64(plainTypes[t.dtype.Code]) == 0 {
+		plainTypes[t.dtype.Code]>>size&1 == 0 {
 		return false
 	}
 	first := uint64(t.data) + t.byteOffset
