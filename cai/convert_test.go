@@ -46,7 +46,7 @@ func TestFromDesc(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int64{4, 20}, i.Strides)
 	})
-	t.Run("R280 read-only", func(t *testing.T) {
+	t.Run("R176 R280 read-only", func(t *testing.T) {
 		d := desc()
 		d.Flags = dlpack.FlagReadOnly | dlpack.FlagIsCopied
 		i, err := cai.FromDesc(&d, cai.NoStream)
@@ -101,7 +101,7 @@ func TestFromDesc(t *testing.T) {
 		_, err = cai.ArrayFromDesc(&d)
 		require.ErrorIs(t, err, dlpack.ErrLayout)
 	})
-	t.Run("array interface", func(t *testing.T) {
+	t.Run("R200 R201 R202 array interface", func(t *testing.T) {
 		d := desc()
 		_, err := cai.ArrayFromDesc(&d)
 		require.ErrorIs(t, err, dlpack.ErrDevice)

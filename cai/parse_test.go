@@ -60,7 +60,7 @@ func TestParse(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, desc.Strides, "nil is row-major, in elements")
 	})
-	t.Run("B014 B249 B258 every optional key absent and None, every version", func(t *testing.T) {
+	t.Run("R182 R183 R192 B014 B249 B258 every optional key absent and None, every version", func(t *testing.T) {
 		for version := range 5 {
 			for mask := range 1 << 4 {
 				d := with("version", int64(version))
@@ -175,7 +175,7 @@ func TestParse(t *testing.T) {
 			require.Equal(t, cai.OrderingUnstated, i.Ordering())
 		}
 	})
-	t.Run("R185 R186 R187 streams", func(t *testing.T) {
+	t.Run("R185 R186 R187 R188 streams", func(t *testing.T) {
 		for v, want := range map[int64]cai.StreamArgument{1: cai.LegacyDefault, 2: cai.PerThreadDefault, 0x7f00: cai.StreamOf(0x7f00)} {
 			i, err := cai.Parse(with("stream", v), nil)
 			require.NoError(t, err)
@@ -205,6 +205,14 @@ func TestParse(t *testing.T) {
 		}
 		_, err := cai.Parse(with("shape", shape), nil)
 		require.NoError(t, err)
+	})
+	t.Run("R171 foreign byte order and kinds without a number", func(t *testing.T) {
+		for typestr, rule := range map[string]string{">f4": "R291", "|O8": "R285", "|S4": "R285", "<M8[s]": "R285"} {
+			i, err := cai.Parse(with("typestr", native(typestr)), nil)
+			require.NoError(t, err)
+			_, err = i.Desc(cuda, nil)
+			requireRule(t, err, rule, dlpack.ErrDType)
+		}
 	})
 	t.Run("V as raw bytes", func(t *testing.T) {
 		i, err := cai.Parse(with("typestr", "|V2", "descr", cai.List{t2("", "|V2")}), nil)
@@ -401,7 +409,7 @@ func TestB102NegativeStrideIsNoOverflow(t *testing.T) {
 }
 
 func TestParseArrayInterface(t *testing.T) {
-	t.Run("R206 address", func(t *testing.T) {
+	t.Run("R206 R212 address, no strides", func(t *testing.T) {
 		i, err := cai.ParseArrayInterface(good(), nil)
 		require.NoError(t, err)
 		require.Nil(t, i.Buffer)
