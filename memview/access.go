@@ -39,13 +39,13 @@ func (v *StridedMemoryView) check(op string, want dlpack.DataType, n need) error
 	if n&needBytes != 0 && v.layout.width%8 != 0 {
 		return fail(op, "R031", dlpack.ErrNotSupported, v.dtype.String()+" elements are packed, and do not start on a byte each")
 	}
-	if n&needContiguous != 0 && !v.layout.ContiguousC() {
+	if n&needContiguous != 0 && !v.layout.isC() {
 		return fail(op, "B008", dlpack.ErrLayout, v.layout.String()+" is not C-contiguous")
 	}
-	if n&needAligned != 0 && !v.layout.Empty() {
+	if n&needAligned != 0 && !v.layout.empty() {
 		// A view is aligned when it is made, except if its maker was trusted.
-		if a := uintptr(v.dtype.Alignment()); v.Addr()%a != 0 {
-			return fail(op, "R041", dlpack.ErrAlign, "address 0x"+strconv.FormatUint(uint64(v.Addr()), 16)+" for "+v.dtype.String())
+		if a := uintptr(v.dtype.Alignment()); v.address()%a != 0 {
+			return fail(op, "R041", dlpack.ErrAlign, "address 0x"+strconv.FormatUint(uint64(v.address()), 16)+" for "+v.dtype.String())
 		}
 	}
 	return nil

@@ -9,8 +9,10 @@ import (
 // OffsetBounds returns the lowest and the highest offset of an element from
 // the address that the layout is used with, in elements. An empty layout has
 // the bounds 0, -1.
-func (l Layout) OffsetBounds() (lo, hi int64) {
-	if l.Empty() {
+func (l Layout) OffsetBounds() (lo, hi int64) { return l.bounds() }
+
+func (l *Layout) bounds() (lo, hi int64) {
+	if l.empty() {
 		return 0, -1
 	}
 	shape, steps := l.axes()
@@ -19,10 +21,10 @@ func (l Layout) OffsetBounds() (lo, hi int64) {
 }
 
 // MinOffset returns the lower of [Layout.OffsetBounds].
-func (l Layout) MinOffset() int64 { lo, _ := l.OffsetBounds(); return lo }
+func (l Layout) MinOffset() int64 { lo, _ := l.bounds(); return lo }
 
 // MaxOffset returns the higher of [Layout.OffsetBounds].
-func (l Layout) MaxOffset() int64 { _, hi := l.OffsetBounds(); return hi }
+func (l Layout) MaxOffset() int64 { _, hi := l.bounds(); return hi }
 
 // ByteSpan returns the number of bytes from the lowest byte of an element to
 // the highest, gaps included: what a copy of the region would have to hold.
@@ -35,10 +37,10 @@ func (l Layout) ByteSpan() int64 {
 // byteBounds returns the half-open range of bytes that the elements touch,
 // relative to the address that the layout is used with.
 func (l *Layout) byteBounds() (lo, hi int64) {
-	if l.Empty() {
+	if l.empty() {
 		return 0, 0
 	}
-	a, b := l.OffsetBounds()
+	a, b := l.bounds()
 	if l.width%8 == 0 {
 		w := int64(l.width / 8)
 		return a * w, (b + 1) * w
@@ -84,7 +86,9 @@ func (l Layout) FitsIn(size int64) error {
 
 // ContiguousC reports whether the elements lie in C order without gaps.
 // Axes of extent 1 are skipped, and an empty layout is contiguous (B006, R054).
-func (l Layout) ContiguousC() bool {
+func (l Layout) ContiguousC() bool { return l.isC() }
+
+func (l *Layout) isC() bool {
 	shape, steps := l.axes()
 	want := int64(1)
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -96,7 +100,7 @@ func (l Layout) ContiguousC() bool {
 			return true
 		}
 		if steps[i] != want {
-			return l.Empty()
+			return l.empty()
 		}
 		want *= n
 	}
@@ -116,7 +120,7 @@ func (l Layout) ContiguousF() bool {
 			return true
 		}
 		if steps[i] != want {
-			return l.Empty()
+			return l.empty()
 		}
 		want *= n
 	}
@@ -125,7 +129,9 @@ func (l Layout) ContiguousF() bool {
 
 // ContiguousAny reports whether the elements fill their span without gaps in
 // some order of axes, all strides positive. C and F order are such orders.
-func (l Layout) ContiguousAny() bool {
+func (l Layout) ContiguousAny() bool { return l.isAny() }
+
+func (l *Layout) isAny() bool {
 	var buf [MaxDims]int8
 	return l.contiguousIn(l.orderInto(&buf))
 }
@@ -133,7 +139,7 @@ func (l Layout) ContiguousAny() bool {
 // contiguousIn reports whether l is dense with the axes in the given order,
 // slowest first.
 func (l *Layout) contiguousIn(order []int8) bool {
-	if l.Empty() {
+	if l.empty() {
 		return true
 	}
 	shape, steps := l.axes()
@@ -160,8 +166,10 @@ func (l Layout) IsDense() bool { return l.offset == 0 && l.ContiguousAny() }
 // Broadcast layouts are not unique, nor are windows that slide over the same
 // elements. The test is exact except for contrived strides on many axes, for
 // which false is the answer when the search takes too long.
-func (l Layout) IsUnique() bool {
-	if l.Empty() {
+func (l Layout) IsUnique() bool { return l.unique() }
+
+func (l *Layout) unique() bool {
+	if l.empty() {
 		return true
 	}
 	shape, steps := l.axes()

@@ -33,14 +33,14 @@ func Copy(dst, src StridedMemoryView) error {
 		ss, _ := src.layout.axes()
 		return fail("copy", "", dlpack.ErrLayout, "shape "+listOf(ss)+" to shape "+listOf(ds))
 	}
-	if dst.layout.Empty() {
+	if dst.layout.empty() {
 		return nil // strides of empty arrays are not compared (B029)
 	}
-	if !dst.layout.IsUnique() {
+	if !dst.layout.unique() {
 		return fail("copy", "R052", dlpack.ErrLayout, dst.layout.String()+" names an element twice")
 	}
 	if MayOverlap(dst, src) {
-		if dst.Addr() == src.Addr() && dst.layout.Equal(src.layout) {
+		if dst.address() == src.address() && dst.layout.Equal(src.layout) {
 			return nil
 		}
 		if !movable(&dst.layout, &src.layout) {
@@ -83,7 +83,7 @@ func MayOverlap(a, b StridedMemoryView) bool {
 	if a.device != b.device && !(a.HostAccessible() && b.HostAccessible()) {
 		return false
 	}
-	if a.layout.Empty() || b.layout.Empty() {
+	if a.layout.empty() || b.layout.empty() {
 		return false
 	}
 	alo, ahi := a.bytesAt()
@@ -94,7 +94,7 @@ func MayOverlap(a, b StridedMemoryView) bool {
 // bytesAt returns the half-open range of addresses that the view reaches.
 func (v *StridedMemoryView) bytesAt() (lo, hi uint64) {
 	a, b := v.layout.byteBounds()
-	at := uint64(v.Addr())
+	at := uint64(v.address())
 	if v.layout.offset != 0 {
 		// Addr is that of the first element, bounds count from before it.
 		at -= uint64(floorDiv(v.layout.offset*int64(v.layout.width), 8))
@@ -267,7 +267,7 @@ func CopyFromSlice[T Element](dst StridedMemoryView, src []T) error {
 
 // flatAs returns s as a view of the shape of v.
 func flatAs[T Element](s []T, v *StridedMemoryView) (StridedMemoryView, error) {
-	if n := v.layout.Size(); n != int64(len(s)) || v.layout.width == 0 {
+	if n := v.layout.size(); n != int64(len(s)) || v.layout.width == 0 {
 		return StridedMemoryView{}, fail("copy", "", dlpack.ErrLayout, "a slice of "+listOf([]int64{int64(len(s))})+" elements for "+v.layout.String())
 	}
 	w, err := FromSlice(s)
@@ -298,7 +298,7 @@ func (v StridedMemoryView) Clone(order Order) (StridedMemoryView, error) {
 	if err != nil {
 		return StridedMemoryView{}, err
 	}
-	if !l.Empty() {
+	if !l.empty() {
 		copyViews(&w, &v)
 	}
 	return w, nil

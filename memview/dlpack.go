@@ -63,11 +63,11 @@ func FromExported(e *dlpack.Exported) (StridedMemoryView, error) {
 // elements that begins inside a byte cannot be described: [dlpack.ErrLayout]
 // (R032).
 func (v StridedMemoryView) Desc() (dlpack.Desc, error) {
-	if v.layout.offset != 0 && !v.layout.Empty() {
+	if v.layout.offset != 0 && !v.layout.empty() {
 		return dlpack.Desc{}, fail("export", "R032", dlpack.ErrLayout, "the view begins inside a byte")
 	}
 	return dlpack.Desc{
-		Data:    v.Addr(),
+		Data:    v.address(),
 		Device:  v.device,
 		DType:   v.dtype,
 		Shape:   v.layout.Shape(),
@@ -100,7 +100,7 @@ func (v StridedMemoryView) Export() (*dlpack.Exported, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.layout.Empty() {
+	if v.layout.empty() {
 		d.Data = 0 // R043
 		return export(&d, nil)
 	}

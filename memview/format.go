@@ -53,7 +53,7 @@ func (v StridedMemoryView) Format(f fmt.State, verb rune) {
 	switch {
 	case verb == 'v' && f.Flag('+') && v.layout.width != 0:
 		_, steps := v.layout.axes()
-		fmt.Fprintf(f, "%s, strides %s, at 0x%x", v.describe(), listOf(steps), v.Addr())
+		fmt.Fprintf(f, "%s, strides %s, at 0x%x", v.describe(), listOf(steps), v.address())
 		if v.owner.live() && v.HostAccessible() {
 			_, _ = io.WriteString(f, "\n"+v.elements())
 		}
@@ -66,13 +66,13 @@ func (v StridedMemoryView) Format(f fmt.State, verb rune) {
 
 // elements returns the nested lists of elements.
 func (v *StridedMemoryView) elements() string {
-	if v.layout.Empty() {
+	if v.layout.empty() {
 		return "[]"
 	}
 	if v.numberAtZero().kind == noNumber {
 		return "(elements are no numbers)"
 	}
-	p := printer{v: v, edge: v.layout.Size() > printWhole}
+	p := printer{v: v, edge: v.layout.size() > printWhole}
 	p.index = make([]int64, v.layout.ndim)
 	if p.edge {
 		shape, _ := v.layout.axes()

@@ -127,10 +127,10 @@ func Dense(shape []int64, itemSize int, order Order) (Layout, error) {
 // if the dtype has no size.
 func widthOf(dt dlpack.DataType, padded bool) uint32 {
 	w := uint32(dt.Bits) * uint32(dt.Lanes)
-	if dt.SubByte() && !padded {
-		return w
+	if w%8 != 0 && padded {
+		w = (w + 7) / 8 * 8
 	}
-	return (w + 7) / 8 * 8
+	return w
 }
 
 func newLayout(op string, shape, strides []int64, width uint32) (Layout, error) {
@@ -310,7 +310,12 @@ func (l Layout) ItemBits() int { return int(l.width) }
 func (l Layout) Offset() int64 { return l.offset }
 
 // Size returns the number of elements.
-func (l Layout) Size() int64 {
+func (l Layout) Size() int64 { return l.size() }
+
+// The methods in lower case are for use inside the package: a pointer spares
+// the copy of the layout.
+
+func (l *Layout) size() int64 {
 	shape, _ := l.axes()
 	n := int64(1)
 	for _, e := range shape {
@@ -323,7 +328,9 @@ func (l Layout) Size() int64 {
 }
 
 // Empty reports whether an extent is zero.
-func (l Layout) Empty() bool {
+func (l Layout) Empty() bool { return l.empty() }
+
+func (l *Layout) empty() bool {
 	shape, _ := l.axes()
 	for _, e := range shape {
 		if e == 0 {

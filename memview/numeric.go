@@ -92,7 +92,7 @@ func (v StridedMemoryView) Float64s() ([]float64, error) {
 	if err := v.check("float64s", v.dtype, needRead); err != nil {
 		return nil, err
 	}
-	n := v.layout.Size()
+	n := v.layout.size()
 	if n > maxGoBytes/8 {
 		return nil, fail("float64s", "R034", dlpack.ErrOverflow, strconv.FormatInt(n, 10)+" elements")
 	}

@@ -285,7 +285,7 @@ func (v *StridedMemoryView) read(index []int64) number {
 
 // forNumbers calls f with every element in C order until it returns false.
 func (v *StridedMemoryView) forNumbers(f func(number) bool) {
-	if v.layout.Empty() {
+	if v.layout.empty() {
 		return
 	}
 	p := v.pointer()

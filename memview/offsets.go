@@ -72,7 +72,7 @@ func (l *Layout) next(ix []int64) {
 // returns false.
 func (l *Layout) walk(yield func(int64) bool) {
 	shape, steps := l.axes()
-	if l.Empty() {
+	if l.empty() {
 		return
 	}
 	if len(shape) == 0 {

@@ -54,11 +54,28 @@ func FromRaw(r *Raw, owner Owner) (StridedMemoryView, error) {
 // the place of the array among those lent under the number gen.
 func FromLent(r *Raw, l Lender, gen uint64, slot int) (StridedMemoryView, error) {
 	var v StridedMemoryView
-	if err := v.setRaw(r); err != nil {
+	if err := v.SetLent(r, l, gen, slot); err != nil {
 		return StridedMemoryView{}, err
 	}
-	v.owner.kind, v.owner.lender, v.owner.gen, v.owner.slot = ownerLent, l, gen, int32(slot)
 	return v, nil
+}
+
+// SetLent makes v what [FromLent] returns, whatever it was before. It spares
+// the copy, for callers that fill many views in place. On an error v is the
+// zero view.
+func (v *StridedMemoryView) SetLent(r *Raw, l Lender, gen uint64, slot int) error {
+	if v.base != nil || v.layout.offset != 0 || v.layout.more != nil || v.owner.kind == ownerManaged {
+		*v = StridedMemoryView{}
+	}
+	if err := v.setRaw(r); err != nil {
+		*v = StridedMemoryView{}
+		return err
+	}
+	v.owner.kind, v.owner.gen, v.owner.slot = ownerLent, gen, int32(slot)
+	if v.owner.lender != l {
+		v.owner.lender = l
+	}
+	return nil
 }
 
 func errNoOwner(op string) error {
@@ -88,7 +105,7 @@ func (r *Raw) flags() dlpack.Flags {
 // checkFirstPage refuses an address that no array has, for a view that is not
 // empty.
 func (v *StridedMemoryView) checkFirstPage() error {
-	if v.layout.Empty() || !v.device.Type.HostAccessible() {
+	if v.layout.empty() || !v.device.Type.HostAccessible() {
 		return nil
 	}
 	return fail("raw", "R045", dlpack.ErrNull, "address 0x"+strconv.FormatUint(uint64(v.addr), 16)+" lies in the first page")

@@ -35,6 +35,7 @@ func (v *StridedMemoryView) setRaw(r *Raw) error {
 	v.addr = r.Addr
 	v.dtype = r.DType
 	v.device = r.Device
+	v.flags = 0
 	if r.ReadOnly {
 		v.flags = dlpack.FlagReadOnly
 	}

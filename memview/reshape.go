@@ -208,7 +208,7 @@ func (l Layout) Reshape(shape ...int64) (Layout, error) {
 	out := blank(len(shape), l.width, l.offset)
 	sh, st := out.axes()
 	copy(sh, shape)
-	size := l.Size()
+	size := l.size()
 	infer := -1
 	for i, n := range sh {
 		if n == -1 && infer < 0 {
@@ -309,7 +309,7 @@ func splitMerge(from, steps, sh, st []int64) bool {
 func (l Layout) FlattenMask() uint64 {
 	shape, steps := l.axes()
 	var mask uint64
-	empty := l.Empty()
+	empty := l.empty()
 	step := int64(0) // stride of the nearest moving axis of the current run
 	moving := false
 	for i, n := range shape {

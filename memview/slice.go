@@ -138,7 +138,7 @@ func (l Layout) Slice(index ...Index) (Layout, error) {
 	shape, steps := l.axes()
 	out := blank(ndim, l.width, l.offset)
 	sh, st := out.axes()
-	empty := l.Empty()
+	empty := l.empty()
 	axis, k := 0, 0
 	keep := func(count int) {
 		for range count {
@@ -195,7 +195,7 @@ func (l Layout) Slice(index ...Index) (Layout, error) {
 		}
 	}
 	keep(int(l.ndim) - axis)
-	if !empty && out.Empty() {
+	if !empty && out.empty() {
 		out.offset = l.offset // nothing is reached; never point outside
 	}
 	return out, nil

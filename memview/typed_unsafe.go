@@ -36,7 +36,7 @@ func ReadSlice[T Element](v StridedMemoryView) ([]T, error) {
 }
 
 func sliceOf[T Element](v *StridedMemoryView) []T {
-	n := v.layout.Size()
+	n := v.layout.size()
 	if n == 0 {
 		return []T{} // R044: the address of an empty array is never used
 	}
@@ -114,10 +114,10 @@ func Fill[T Element](v StridedMemoryView, x T) error {
 	if err := v.check("fill", DTypeOf[T](), needType|needWrite); err != nil {
 		return err
 	}
-	if v.layout.Empty() {
+	if v.layout.empty() {
 		return nil
 	}
-	if v.layout.width%8 == 0 && v.layout.ContiguousC() && v.check("", v.dtype, needAligned) == nil {
+	if v.layout.width%8 == 0 && v.layout.isC() && v.check("", v.dtype, needAligned) == nil {
 		s := sliceOf[T](&v)
 		for i := range s {
 			s[i] = x
@@ -212,7 +212,7 @@ func Values[T Element](v StridedMemoryView) (iter.Seq[T], error) {
 		return nil, err
 	}
 	return func(yield func(T) bool) {
-		if v.layout.Empty() {
+		if v.layout.empty() {
 			return
 		}
 		p, w := v.pointer(), v.layout.width
@@ -227,7 +227,7 @@ func Items[T Element](v StridedMemoryView) (iter.Seq2[[]int64, T], error) {
 		return nil, err
 	}
 	return func(yield func([]int64, T) bool) {
-		if v.layout.Empty() {
+		if v.layout.empty() {
 			return
 		}
 		p, w := v.pointer(), v.layout.width
@@ -247,7 +247,7 @@ func Pointers[T Element](v StridedMemoryView) (iter.Seq2[[]int64, *T], error) {
 		return nil, err
 	}
 	return func(yield func([]int64, *T) bool) {
-		if v.layout.Empty() {
+		if v.layout.empty() {
 			return
 		}
 		p := v.pointer()
@@ -299,7 +299,7 @@ func vectorOf[T Element](v *StridedMemoryView, n need) (r ReadVector[T], err err
 	if err := v.checkFast("vector", 1, DTypeOf[T](), n); err != nil {
 		return r, err
 	}
-	if v.layout.Empty() {
+	if v.layout.empty() {
 		return r, nil
 	}
 	var x T
@@ -324,7 +324,7 @@ func matrixOf[T Element](v *StridedMemoryView, n need) (r ReadMatrix[T], err err
 		return r, err
 	}
 	r.rows, r.cols = int(v.layout.shape[0]), int(v.layout.shape[1])
-	if v.layout.Empty() {
+	if v.layout.empty() {
 		return r, nil
 	}
 	var x T
@@ -433,5 +433,5 @@ func packedOf[T minifloat.SubByte](v *StridedMemoryView, n need) (minifloat.Pack
 	if err != nil {
 		return none, err
 	}
-	return minifloat.NewPacked[T](b, int(v.layout.Size()))
+	return minifloat.NewPacked[T](b, int(v.layout.size()))
 }

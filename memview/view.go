@@ -52,7 +52,7 @@ func (v StridedMemoryView) Shape() []int64 { return v.layout.Shape() }
 func (v StridedMemoryView) Strides() []int64 { return v.layout.Strides() }
 
 // Size returns the number of elements.
-func (v StridedMemoryView) Size() int64 { return v.layout.Size() }
+func (v StridedMemoryView) Size() int64 { return v.layout.size() }
 
 // NumBytes returns the bytes of the elements alone, without gaps.
 func (v StridedMemoryView) NumBytes() int64 { return v.layout.NumBytes() }
@@ -81,7 +81,7 @@ func (v StridedMemoryView) Padded() bool { return v.flags&dlpack.FlagSubbyteType
 func (v StridedMemoryView) HostAccessible() bool { return v.device.Type.HostAccessible() }
 
 // ContiguousC reports whether the elements lie in C order without gaps.
-func (v StridedMemoryView) ContiguousC() bool { return v.layout.ContiguousC() }
+func (v StridedMemoryView) ContiguousC() bool { return v.layout.isC() }
 
 // ContiguousF reports whether the elements lie in Fortran order without gaps.
 func (v StridedMemoryView) ContiguousF() bool { return v.layout.ContiguousF() }
@@ -90,10 +90,10 @@ func (v StridedMemoryView) ContiguousF() bool { return v.layout.ContiguousF() }
 // address of the first element, and 0 for an empty view, which has no such
 // element. DLPack's promise of 256 bytes is not relied on (R041, B063, B065).
 func (v StridedMemoryView) Alignment() int {
-	if v.layout.Empty() {
+	if v.layout.empty() {
 		return 0
 	}
-	return 1 << min(bits.TrailingZeros64(uint64(v.Addr())), 12)
+	return 1 << min(bits.TrailingZeros64(uint64(v.address())), 12)
 }
 
 // AsReadOnly returns the view without the permission to write.
@@ -114,7 +114,7 @@ func (v *StridedMemoryView) with(l *Layout) StridedMemoryView {
 // fall on a byte stay in the layout.
 func (v *StridedMemoryView) fold() {
 	off := v.layout.offset
-	if off == 0 || v.layout.Empty() {
+	if off == 0 || v.layout.empty() {
 		return
 	}
 	w := int64(v.layout.width)
@@ -179,7 +179,7 @@ func (v StridedMemoryView) Broadcast(shape ...int64) (StridedMemoryView, error) 
 		return StridedMemoryView{}, err
 	}
 	w := v.with(&l)
-	if l.Size() > v.layout.Size() {
+	if l.Size() > v.layout.size() {
 		w.flags |= dlpack.FlagReadOnly
 	}
 	return w, nil
@@ -212,7 +212,7 @@ func (v StridedMemoryView) WithLayout(l Layout) (StridedMemoryView, error) {
 		return StridedMemoryView{}, fail("view", "", dlpack.ErrLayout,
 			"items of "+strconv.Itoa(l.ItemBits())+" bits for a dtype of "+strconv.Itoa(v.layout.ItemBits()))
 	}
-	if !l.Empty() {
+	if !l.empty() {
 		lo, hi := v.layout.OffsetBounds()
 		a, b := l.OffsetBounds()
 		a, okA := add(a, v.layout.offset)
@@ -224,7 +224,7 @@ func (v StridedMemoryView) WithLayout(l Layout) (StridedMemoryView, error) {
 		}
 		l.offset += v.layout.offset
 	}
-	if !v.layout.IsUnique() || !l.IsUnique() {
+	if !v.layout.unique() || !l.IsUnique() {
 		v.flags |= dlpack.FlagReadOnly
 	}
 	return v.with(&l), nil
@@ -249,7 +249,7 @@ func (v StridedMemoryView) View(dtype dlpack.DataType) (StridedMemoryView, error
 		w.flags &^= dlpack.FlagSubbyteTypePadded
 	}
 	width := widthOf(dtype, v.Padded())
-	if width != v.layout.width && !v.layout.Empty() {
+	if width != v.layout.width && !v.layout.empty() {
 		axis := -1
 		shape, steps := v.layout.axes()
 		for i := len(shape) - 1; i >= 0; i-- {
@@ -260,7 +260,7 @@ func (v StridedMemoryView) View(dtype dlpack.DataType) (StridedMemoryView, error
 				break
 			}
 		}
-		if axis < 0 && len(shape) > 0 && v.layout.Size() == 1 {
+		if axis < 0 && len(shape) > 0 && v.layout.size() == 1 {
 			axis = len(shape) - 1
 		}
 		if axis < 0 {
@@ -276,9 +276,9 @@ func (v StridedMemoryView) View(dtype dlpack.DataType) (StridedMemoryView, error
 	} else {
 		w.layout.width = width
 	}
-	if a := uintptr(dtype.Alignment()); w.Addr()%a != 0 && !w.layout.Empty() && w.device.Type.HasAddresses() {
+	if a := uintptr(dtype.Alignment()); w.address()%a != 0 && !w.layout.empty() && w.device.Type.HasAddresses() {
 		return StridedMemoryView{}, fail("view", "R041", dlpack.ErrAlign,
-			"address 0x"+strconv.FormatUint(uint64(w.Addr()), 16)+" for "+dtype.String())
+			"address 0x"+strconv.FormatUint(uint64(w.address()), 16)+" for "+dtype.String())
 	}
 	return w, nil
 }

@@ -4,12 +4,14 @@ import "unsafe"
 
 // Addr returns the address of element (0,…,0). For packed elements it is the
 // byte that holds it. It is a number: it keeps nothing alive.
-func (v StridedMemoryView) Addr() uintptr {
+func (v StridedMemoryView) Addr() uintptr { return v.address() }
+
+func (v *StridedMemoryView) address() uintptr {
 	a := v.addr
 	if v.base != nil {
 		a = uintptr(unsafe.Pointer(v.base)) // SAFETY: only a number is made of it.
 	}
-	if v.layout.offset != 0 && !v.layout.Empty() {
+	if v.layout.offset != 0 && !v.layout.empty() {
 		// Packed elements that begin inside a byte: see fold.
 		a += uintptr(floorDiv(v.layout.offset*int64(v.layout.width), 8))
 	}
