@@ -90,15 +90,10 @@ func sliceAddr[T Element](s []T, i int) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(s))) + uintptr(i)*unsafe.Sizeof(*new(T))
 }
 
-// pinSlice makes a C owner that keeps the memory of s in place.
+// pinSlice makes a C owner that keeps the memory of s in place. Memory outside
+// of Go's heap needs no pin, and the pinner ignores it.
 func pinSlice[T Element](op string, s []T) (owner uintptr, err error) {
 	p := new(runtime.Pinner)
-	defer func() {
-		// The pinner refuses memory that is not Go's with a panic.
-		if recover() != nil {
-			owner, err = 0, &RuleError{Op: op, Detail: "the slice is not Go memory, use ExportDesc", Err: ErrNotSupported}
-		}
-	}()
 	p.Pin(unsafe.SliceData(s))
 	o := goOwner(p, nil)
 	if o == 0 {

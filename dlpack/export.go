@@ -70,9 +70,9 @@ type ExportOptions struct {
 //
 // shape nil means one axis of len(s). strides, in elements, nil means
 // row-major. The elements of the tensor must lie inside the slice, or the
-// error wraps [ErrLayout]; it wraps [ErrNotSupported] for memory that is not
-// Go's (lend that with [ExportDesc]) and in programs without cgo. opts may be
-// nil. Shape and strides are copied, the elements are shared: writes on either
+// error wraps [ErrLayout]; it wraps [ErrNotSupported] in programs without cgo.
+// opts may be nil. A slice over memory that is not Go's, such as a mapping,
+// keeps nothing alive: lend that with [ExportDesc]. Shape and strides are copied, the elements are shared: writes on either
 // side show on the other, and ordering them is up to the two.
 func ExportSlice[T Element](s []T, shape, strides []int64, opts *ExportOptions) (*Exported, error) {
 	const op = "dlpack: export"
