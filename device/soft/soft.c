@@ -1,0 +1,113 @@
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "soft.h"
+#include "_cgo_export.h"
+
+int ho_soft_forked;
+
+static __thread uint32_t self;
+
+/* Numbers of ended threads, until Go asks. */
+struct ended {
+	struct ended *next;
+	uint32_t number;
+};
+
+static struct ended *ended_list;
+static pthread_mutex_t ended_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A thread's destructor must not enter Go, so it leaves a note. */
+static void thread_ended(void *p)
+{
+	struct ended *e = p;
+
+	pthread_mutex_lock(&ended_lock);
+	e->next = ended_list;
+	ended_list = e;
+	pthread_mutex_unlock(&ended_lock);
+}
+
+static void make_key(void) { (void)pthread_key_create(&key, thread_ended); }
+
+uint32_t ho_soft_thread(void) { return self; }
+
+void ho_soft_set_thread(uint32_t number)
+{
+	struct ended *e;
+
+	self = number;
+	pthread_once(&once, make_key);
+	e = calloc(1, sizeof(*e));
+	if (e == NULL)
+		return; /* the number is not used again */
+	e->number = number;
+	(void)pthread_setspecific(key, e);
+}
+
+uint32_t ho_soft_ended_thread(void)
+{
+	struct ended *e;
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&ended_lock);
+	e = ended_list;
+	if (e != NULL)
+		ended_list = e->next;
+	pthread_mutex_unlock(&ended_lock);
+	if (e != NULL) {
+		n = e->number;
+		free(e);
+	}
+	return n;
+}
+
+void ho_soft_call_host(ho_word fn, ho_word user)
+{
+	uint32_t was = self;
+
+	self = was | HO_SOFT_IN_HOST;
+	((ho_host_fn)fn)(user);
+	self = was;
+}
+
+void ho_soft_call_stream(ho_word fn, ho_stream stream, ho_result st, ho_word user)
+{
+	uint32_t was = self;
+
+	self = was | HO_SOFT_IN_HOST;
+	((ho_stream_callback)fn)(stream, st, user);
+	self = was;
+}
+
+size_t ho_soft_call_occupancy(ho_word fn, int block) { return ((ho_occupancy_fn)fn)(block); }
+
+static void in_child(void) { ho_soft_forked = 1; }
+
+void ho_soft_watch_fork(void) { (void)pthread_atfork(NULL, NULL, in_child); }
+
+/* The Go functions have exactly the types of the table. */
+static const ho_cuda_table direct = {
+#define FIELD(name, symbol, version, ret, params) .name = ho_soft_##name,
+	HO_CUDA_ENTRIES(FIELD)
+#undef FIELD
+};
+
+#include "guard.h"
+
+const ho_cuda_table *ho_soft_table(void)
+{
+#ifdef HO_SOFT_GUARDED
+	static ho_cuda_table guarded;
+
+	(void)direct;
+#define FIELD(name, symbol, version, ret, params) guarded.name = ho_soft_guard_##name;
+	HO_CUDA_ENTRIES(FIELD)
+#undef FIELD
+	return &guarded;
+#else
+	return &direct;
+#endif
+}
