@@ -264,6 +264,9 @@ static int verify(ho_PyObject *array)
 	    (!native(a->descr) && s[0] != '>'))
 		goto done;
 	int64_t expect = itemsize;
+	int empty = 0;
+	for (int i = 0; i < a->nd && i < HO_MAX_DIMS; i++)
+		empty |= a->dimensions[i] == 0;
 	for (int i = a->nd; i-- > 0;) {
 		if (ho_py.PyLong_AsLongLong(ho_py.PyTuple_GetItem(shape, i)) != a->dimensions[i])
 			goto done;
@@ -271,7 +274,7 @@ static int verify(ho_PyObject *array)
 			ho_PyObject *one = ho_py.PyTuple_GetItem(strides, i);
 			if (one == NULL || ho_py.PyLong_AsLongLong(one) != a->strides[i])
 				goto done;
-		} else if (a->dimensions[i] > 1 && expect > 0 && a->strides[i] != expect) {
+		} else if (!empty && a->dimensions[i] > 1 && a->strides[i] != expect) {
 			goto done;
 		}
 		expect *= a->dimensions[i];

@@ -154,7 +154,7 @@ ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ss
 		}
 		if (ho_whole_bytes(v, op) != 0)
 			return NULL;
-		o = ho_copy_tensor(&v->t, v->itemsize, &t, strides);
+		o = ho_copy_tensor(&v->t, v->flags, v->itemsize, &t, strides);
 		flags = (flags & ~(uint64_t)DLPACK_FLAG_BITMASK_READ_ONLY) | DLPACK_FLAG_BITMASK_IS_COPIED;
 	} else {
 		o = ho_view_owner(v);

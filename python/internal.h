@@ -181,12 +181,29 @@ enum {
 /* An owner that drops p (see the enum) with the GIL held; NULL with
  * MemoryError set, then p still belongs to the caller. */
 HO_HIDDEN ho_owner *ho_owner_python(void *p, int kind);
+/* Drops o->ptr, a Python object, and o: at once with the GIL, else queued. */
+HO_HIDDEN void ho_drop_object(ho_owner *o);
+/* Brackets around PyGILState_Ensure and Release: -1 once Python is gone or
+ * about to be; between them finalization waits. */
+HO_HIDDEN int ho_python_enter(void);
+HO_HIDDEN void ho_python_leave(void);
 /* Called by atexit: no release enters Python afterwards. */
 HO_HIDDEN void ho_release_shutdown(void);
 /* Releases that wait for the GIL now (tests). */
 HO_HIDDEN int64_t ho_release_pending(void);
 
-/* ---- Types (types.c) ---------------------------------------------------- */
+/* ---- Go (gobridge.c) ---------------------------------------------------- */
+
+/* Set by the Go code when it is linked in; NULL in plain C builds. */
+typedef struct ho_go_functions {
+	/* Copies between host tensors of one shape. 0, or a malloc'd message. */
+	char *(*copy)(const DLTensor *dst, const DLTensor *src, int padded);
+	/* Runs a self-test by name, which may panic. NULL, or a malloc'd message. */
+	char *(*selftest)(const char *name);
+} ho_go_functions;
+extern HO_HIDDEN ho_go_functions ho_go;
+
+/* ---- Types --------------------------------------------------------------- */
 
 extern HO_HIDDEN ho_PyTypeObject *ho_view_type;  /* StridedMemoryView */
 extern HO_HIDDEN ho_PyTypeObject *ho_array_type; /* Array */
@@ -229,7 +246,8 @@ HO_HIDDEN ho_owner *ho_view_owner(ho_view *v);
  * given up for large copies. -1 with an exception set. */
 HO_HIDDEN int ho_view_copy(ho_view *dst, const ho_arg *src);
 /* New memory with the contents of t, row-major. NULL with an exception set. */
-HO_HIDDEN ho_owner *ho_copy_tensor(const DLTensor *t, int64_t itemsize, DLTensor *out, int64_t *strides);
+HO_HIDDEN ho_owner *ho_copy_tensor(const DLTensor *t, uint64_t flags, int64_t itemsize, DLTensor *out,
+                                   int64_t *strides);
 /* Bytes per element of t, sub-byte elements rounded up; -1 with an exception
  * set if the elements are packed below a byte. */
 HO_HIDDEN int ho_whole_bytes(const ho_view *v, const char *what);

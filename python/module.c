@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
@@ -79,7 +80,7 @@ static ho_view *copied(ho_view *v)
 	if (!ho_device_is_host((int32_t)v->t.device.device_type)) {
 		ho_raise(HO_X_COPY, 162, "from_dlpack", "the producer makes no copy of its device memory");
 	} else if (ho_whole_bytes(v, "from_dlpack") == 0) {
-		ho_owner *o = ho_copy_tensor(&v->t, v->itemsize, &t, strides);
+		ho_owner *o = ho_copy_tensor(&v->t, v->flags, v->itemsize, &t, strides);
 		if (o != NULL)
 			r = (ho_view *)ho_view_new(o, &t, v->flags & ~(uint64_t)DLPACK_FLAG_BITMASK_READ_ONLY);
 	}
@@ -176,6 +177,25 @@ static ho_PyObject *inspect(ho_PyObject *module, ho_PyObject *const *args, ho_ss
 	return t;
 }
 
+static ho_PyObject *selftest(ho_PyObject *module, ho_PyObject *name)
+{
+	const char *s = ho_py.PyUnicode_AsUTF8AndSize(name, NULL);
+	(void)module;
+
+	if (s == NULL || ho_go_ok() != 0)
+		return NULL;
+	if (ho_go.selftest == NULL)
+		return ho_newref(HO_FALSE); /* built without Go */
+	void *saved = ho_py.PyEval_SaveThread();
+	char *failed = ho_go.selftest(s);
+	ho_py.PyEval_RestoreThread(saved);
+	if (failed == NULL)
+		return ho_newref(HO_TRUE);
+	ho_raise(HO_X_PANIC, 0, "self-test", "%s", failed);
+	free(failed);
+	return NULL;
+}
+
 static ho_PyObject *forget_types(ho_PyObject *module, ho_PyObject *unused)
 {
 	(void)module;
@@ -204,6 +224,7 @@ static ho_PyMethodDef functions[] = {
 	{ "_stats", stats, HO_METH_NOARGS, "_stats($module, /)\n--\n\nCounters, for tests." },
 	{ "_inspect", FAST(inspect), HO_METH_FASTCALL,
 	  "_inspect($module, obj, want=0, /)\n--\n\nWhat a Go function would be given for obj, for tests." },
+	{ "_selftest", selftest, HO_METH_O, "_selftest($module, name, /)\n--\n\nRuns a self-test in Go; GoPanic if it panics." },
 	{ "_forget_types", forget_types, HO_METH_NOARGS, "_forget_types($module, /)\n--\n\nEmpties the type cache." },
 	{ NULL, NULL, 0, NULL },
 };

@@ -18,6 +18,7 @@
 static _Atomic(ho_owner *) waiting; /* linked through refs, which nobody reads any more */
 static _Atomic int64_t pending;
 static _Atomic int closing;
+static _Atomic int64_t inside; /* threads that hold or wait for the GIL on Go's behalf */
 static _Atomic int reaper_state; /* 0 none, 1 starting, 2 runs */
 static pthread_t reaper;
 static sem_t wake;
@@ -90,6 +91,7 @@ static void child_of_fork(void)
 {
 	atomic_store(&waiting, NULL);
 	atomic_store(&pending, 0);
+	atomic_store(&inside, 0);
 	atomic_store(&reaper_state, 0);
 }
 
@@ -133,6 +135,27 @@ static void last(ho_owner *o)
 		start_reaper();
 }
 
+void ho_drop_object(ho_owner *o)
+{
+	o->u = HO_DROP_OBJECT;
+	last(o);
+}
+
+int ho_python_enter(void)
+{
+	/* Counted first: ho_release_shutdown either sees this thread or is seen. */
+	atomic_fetch_add(&inside, 1);
+	if (python_lives())
+		return 0;
+	atomic_fetch_sub(&inside, 1);
+	return -1;
+}
+
+void ho_python_leave(void)
+{
+	atomic_fetch_sub(&inside, 1);
+}
+
 ho_owner *ho_owner_python(void *p, int kind)
 {
 	ho_owner *o = ho_owner_new(last, p, (uint64_t)kind);
@@ -157,15 +180,23 @@ int64_t ho_release_pending(void)
 void ho_release_shutdown(void)
 {
 	drop_list(atomic_exchange(&waiting, NULL));
-	if (atomic_exchange(&closing, 1) || atomic_load(&reaper_state) != 2)
+	if (atomic_exchange(&closing, 1))
 		return;
-	/* The reaper may wait for the GIL that we hold. A deleter that hangs must
-	 * not hold up the exit for ever. */
+	int reaping = atomic_load(&reaper_state) == 2;
+	if (!reaping && atomic_load(&inside) == 0)
+		return;
+	/* The reaper, and threads of Go, may wait for the GIL that we hold; later
+	 * it would hang or end them. Whoever is slow must not hold up the exit for
+	 * ever. */
 	void *saved = ho_py.PyEval_SaveThread();
-	struct timespec until;
+	struct timespec until, pause = { 0, 200000 };
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += 2;
-	sem_post(&wake);
-	pthread_timedjoin_np(reaper, NULL, &until);
+	if (reaping) {
+		sem_post(&wake);
+		pthread_timedjoin_np(reaper, NULL, &until);
+	}
+	for (int i = 0; i < 10000 && atomic_load(&inside) != 0; i++)
+		nanosleep(&pause, NULL);
 	ho_py.PyEval_RestoreThread(saved);
 }

@@ -1,5 +1,6 @@
 /* What StridedMemoryView and Array share: the object, its properties, the
- * array interface and the buffer protocol. Nothing here enters Go. */
+ * array interface and the buffer protocol. Nothing here enters Go, except for
+ * large copies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,19 +190,32 @@ ho_PyObject *ho_array_new(ho_owner *o, const DLTensor *t, uint64_t flags)
 
 /* ---- Copies ------------------------------------------------------------- */
 
-enum { BIG_COPY = 1 << 16 }; /* bytes from which the GIL is given up */
+enum {
+	BIG_COPY = 1 << 16,  /* bytes from which the GIL is given up */
+	HUGE_COPY = 1 << 18, /* bytes from which Go's parallel copy is worth entering Go */
+};
 
-static void copy_unlocked(const DLTensor *dst, const DLTensor *src, int64_t item)
+static int copy_unlocked(const DLTensor *dst, const DLTensor *src, int64_t item, uint64_t flags)
 {
 	int64_t bytes = ho_count(dst->ndim, dst->shape) * item;
+	char *failed = NULL;
 	void *saved = bytes >= BIG_COPY ? ho_py.PyEval_SaveThread() : NULL;
 
-	ho_copy_strided(dst->ndim, dst->shape, dst->data, dst->strides, src->data, src->strides, item);
+	if (bytes >= HUGE_COPY && ho_go.copy != NULL && dst->dtype.bits != 0 &&
+	    !atomic_load_explicit(&ho_forked, memory_order_relaxed))
+		failed = ho_go.copy(dst, src, (flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0);
+	else
+		ho_copy_strided(dst->ndim, dst->shape, dst->data, dst->strides, src->data, src->strides, item);
 	if (saved != NULL)
 		ho_py.PyEval_RestoreThread(saved);
+	if (failed == NULL)
+		return 0;
+	ho_raise(HO_X_PANIC, 0, "copy", "%s", failed);
+	free(failed);
+	return -1;
 }
 
-ho_owner *ho_copy_tensor(const DLTensor *t, int64_t itemsize, DLTensor *out, int64_t *strides)
+ho_owner *ho_copy_tensor(const DLTensor *t, uint64_t flags, int64_t itemsize, DLTensor *out, int64_t *strides)
 {
 	int64_t count = ho_count(t->ndim, t->shape), bytes;
 	void *data;
@@ -221,7 +235,10 @@ ho_owner *ho_copy_tensor(const DLTensor *t, int64_t itemsize, DLTensor *out, int
 	out->data = data;
 	out->strides = strides;
 	ho_row_major(t->ndim, t->shape, strides);
-	copy_unlocked(out, t, itemsize);
+	if (copy_unlocked(out, t, itemsize, flags) != 0) {
+		ho_owner_unref(o);
+		return NULL;
+	}
 	return o;
 }
 
@@ -254,16 +271,15 @@ int ho_view_copy(ho_view *dst, const ho_arg *src)
 	ho_span(from.ndim, from.shape, from.strides, item, &lo[1], &hi[1]);
 	uintptr_t d = (uintptr_t)dst->t.data, s = (uintptr_t)from.data;
 	if (d + (uintptr_t)lo[0] >= s + (uintptr_t)hi[1] || s + (uintptr_t)lo[1] >= d + (uintptr_t)hi[0]) {
-		copy_unlocked(&dst->t, &from, item);
-		return 0;
+		return copy_unlocked(&dst->t, &from, item, dst->flags);
 	}
 	DLTensor copy;
-	ho_owner *o = ho_copy_tensor(&from, item, &copy, strides);
+	ho_owner *o = ho_copy_tensor(&from, dst->flags, item, &copy, strides);
 	if (o == NULL)
 		return -1;
-	copy_unlocked(&dst->t, &copy, item);
+	int r = copy_unlocked(&dst->t, &copy, item, dst->flags);
 	ho_owner_unref(o);
-	return 0;
+	return r;
 }
 
 int ho_whole_bytes(const ho_view *v, const char *what)
