@@ -10,8 +10,9 @@ import (
 
 // FromSlice returns a view of a Go slice in C order, of the given shape, or
 // of one axis if none is given. Nothing is copied; the view keeps the memory
-// reachable and has nothing to release. The slice must be as long as the
-// shape says: [dlpack.ErrLayout] otherwise.
+// reachable and has nothing to release. The slice must be Go memory (C memory
+// behind a slice has an owner that the view would not know: use [FromDesc]),
+// and as long as the shape says: [dlpack.ErrLayout] otherwise.
 //
 // Slices of 4- and 6-bit types give padded views. It allocates nothing up to
 // 8 axes.

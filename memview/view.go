@@ -230,10 +230,11 @@ func (v StridedMemoryView) WithLayout(l Layout) (StridedMemoryView, error) {
 	return v.with(&l), nil
 }
 
-// View reads the same memory as elements of another type. With an equal item size only the
-// type changes. Otherwise the last axis of stride 1 is
-// the one whose extent changes: its length in bytes must be a whole number of new
-// elements, and so must every other stride (B016, B256).
+// View reads the same memory as elements of another type. With an
+// equal item size only the type changes. Otherwise the extent of the last axis
+// changes, which must be dense: its length in bytes must be a whole number of
+// new elements, and so must every other stride (B016, B256). Wider elements
+// pass over trailing axes of extent 1.
 //
 // It fails with [dlpack.ErrDType] for a malformed type, with
 // [dlpack.ErrLayout] if the layout does not allow it, and with
@@ -253,15 +254,14 @@ func (v StridedMemoryView) View(dtype dlpack.DataType) (StridedMemoryView, error
 		axis := -1
 		shape, steps := v.layout.axes()
 		for i := len(shape) - 1; i >= 0; i-- {
-			if shape[i] != 1 {
-				if steps[i] == 1 {
-					axis = i
-				}
-				break
+			// An axis of extent 1 can be cut up, but not merged.
+			if shape[i] == 1 && width > v.layout.width && i > 0 {
+				continue
 			}
-		}
-		if axis < 0 && len(shape) > 0 && v.layout.size() == 1 {
-			axis = len(shape) - 1
+			if shape[i] == 1 || steps[i] == 1 {
+				axis = i
+			}
+			break
 		}
 		if axis < 0 {
 			return StridedMemoryView{}, fail("view", "B256", dlpack.ErrLayout,
