@@ -11,6 +11,7 @@ var order = [][]string{
 	{"cai"},
 	{"device/driver"},
 	{"device/soft"},
+	{"internal/testdriver"},
 	{"stream"},
 	{"device"},
 	{"memview"},

@@ -1,0 +1,82 @@
+// Package testdriver gives tests their driver: the software device, or a real
+// GPU with HANDOFF_DRIVER=cuda, with the same tests.
+package testdriver
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/device/soft"
+)
+
+// Real reports whether the tests run on a GPU.
+func Real() bool { return strings.EqualFold(os.Getenv("HANDOFF_DRIVER"), "cuda") }
+
+// Open returns the driver of this process. It skips the test only where there
+// can be none: in a build without cgo or for another system. Under
+// HANDOFF_DRIVER=cuda a missing driver is a failure.
+func Open(t testing.TB) *driver.Driver {
+	t.Helper()
+	if !Real() {
+		if !softBuilt {
+			t.Skipf("needs the software device, which needs cgo on linux (this is %s without it)", runtime.GOOS)
+		}
+		require.NoError(t, soft.Enable(nil))
+	}
+	d, err := driver.Default()
+	require.NoError(t, err)
+	return d
+}
+
+// Context returns the primary context of a device until the test ends. It
+// skips the test if there are too few devices.
+func Context(t testing.TB, ordinal int) (*driver.Driver, driver.ContextHandle) {
+	t.Helper()
+	d := Open(t)
+	n, res := d.DeviceGetCount()
+	require.NoError(t, res.Err())
+	if int(n) <= ordinal {
+		t.Skipf("needs %d devices, there are %d", ordinal+1, n)
+	}
+	ctx, res := d.DevicePrimaryCtxRetain(driver.Device(ordinal))
+	require.NoError(t, res.Err())
+	t.Cleanup(func() {
+		d.ForgetContext(ctx, false)
+		require.NoError(t, d.DevicePrimaryCtxRelease(driver.Device(ordinal)).Err())
+	})
+	return d, ctx
+}
+
+// Stream makes a non-blocking stream until the test ends.
+func Stream(t testing.TB, d *driver.Driver, ctx driver.ContextHandle) driver.StreamHandle {
+	t.Helper()
+	s, res := d.StreamCreate(ctx, driver.StreamNonBlocking)
+	require.NoError(t, res.Err())
+	t.Cleanup(func() {
+		require.NoError(t, d.StreamSynchronize(ctx, s).Err())
+		require.NoError(t, d.StreamDestroy(ctx, s).Err())
+	})
+	return s
+}
+
+// Block queues work on a stream that lasts until the returned function is
+// called, at the latest when the test ends.
+func Block(t testing.TB, d *driver.Driver, ctx driver.ContextHandle, s driver.StreamHandle) (release func()) {
+	t.Helper()
+	gate := make(chan struct{})
+	open := false
+	release = func() {
+		if !open {
+			open = true
+			close(gate)
+		}
+	}
+	require.NoError(t, d.LaunchHostGo(ctx, s, func() { <-gate }).Err())
+	t.Cleanup(release)
+	return release
+}
