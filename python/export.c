@@ -105,7 +105,7 @@ ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ss
 	};
 	ho_view *v = (ho_view *)self;
 	ho_PyObject *a[4];
-	int copy = -1, versioned = 0;
+	int copy = -1, versioned = 0, made = 1;
 	uint64_t flags = v->flags;
 	DLTensor t = v->t;
 	int64_t strides[HO_MAX_DIMS];
@@ -157,7 +157,7 @@ ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ss
 		o = ho_copy_tensor(&v->t, v->flags, v->itemsize, &t, strides);
 		flags = (flags & ~(uint64_t)DLPACK_FLAG_BITMASK_READ_ONLY) | DLPACK_FLAG_BITMASK_IS_COPIED;
 	} else {
-		o = ho_view_owner(v);
+		o = ho_view_owner(v, &made);
 	}
 	if (o == NULL)
 		return NULL;
@@ -168,7 +168,8 @@ ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ss
 		ho_raise(HO_E_DTYPE, 21, op, "padded sub-byte elements need a versioned capsule: pass max_version=(1, 1)");
 	else
 		capsule = capsule_of(o, &t, flags, versioned);
-	ho_owner_unref(o); /* the export has its own reference */
+	if (made) /* the export has its own reference */
+		ho_owner_unref(o);
 	return capsule;
 }
 
@@ -204,11 +205,13 @@ static int table_from_py(void *object, DLManagedTensorVersioned **out)
 	if (check_object(object, out) != 0)
 		return -1;
 	ho_view *v = object;
-	ho_owner *o = ho_view_owner(v);
+	int made;
+	ho_owner *o = ho_view_owner(v, &made);
 	if (o == NULL)
 		return -1;
 	*out = ho_export_versioned(o, &v->t, v->flags);
-	ho_owner_unref(o);
+	if (made)
+		ho_owner_unref(o);
 	if (*out == NULL) {
 		ho_py.PyErr_NoMemory();
 		return -1;

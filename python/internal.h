@@ -240,8 +240,9 @@ HO_HIDDEN void ho_view_ready(ho_view *v);
 HO_HIDDEN ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *exporter);
 /* Another object of the same kind on the memory of v. */
 HO_HIDDEN ho_view *ho_view_sub(ho_view *v, void *data, int32_t ndim, const int64_t *shape, const int64_t *strides);
-/* A new reference on what keeps the memory; NULL with an exception set. */
-HO_HIDDEN ho_owner *ho_view_owner(ho_view *v);
+/* What keeps the memory: borrowed from the view, or a new owner, then *made is
+ * set and the reference is the caller's. NULL with an exception set. */
+HO_HIDDEN ho_owner *ho_view_owner(ho_view *v, int *made);
 /* dst[...] = src[...]: same shape and dtype. Overlap is handled; the GIL is
  * given up for large copies. -1 with an exception set. */
 HO_HIDDEN int ho_view_copy(ho_view *dst, const ho_arg *src);

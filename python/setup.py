@@ -31,7 +31,9 @@ class BuildGo(build_ext):
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         env = dict(os.environ, CGO_ENABLED="1")
-        command = [go, "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", str(target), "./core"]
+        # Everything but the entry point stays hidden.
+        flags = f"-s -w -extldflags=-Wl,--version-script='{HERE / 'core' / 'exports.map'}'"
+        command = [go, "build", "-buildmode=c-shared", "-trimpath", f"-ldflags={flags}", "-o", str(target), "./core"]
         print("handoff:", " ".join(command), flush=True)
         subprocess.run(command, cwd=HERE, env=env, check=True)
         # The C header that the Go tool writes beside it has no use here.

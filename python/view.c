@@ -136,13 +136,12 @@ static void last_static(ho_owner *o)
 /* For memory that nobody frees. The count never reaches 0. */
 static ho_owner static_owner = { 1, last_static, NULL, 0 };
 
-ho_owner *ho_view_owner(ho_view *v)
+ho_owner *ho_view_owner(ho_view *v, int *made)
 {
-	if (v->owner == NULL && v->exporter != NULL)
+	*made = v->owner == NULL && v->exporter != NULL;
+	if (*made)
 		return ho_owner_from_object(v->exporter);
-	ho_owner *o = v->owner != NULL ? v->owner : &static_owner;
-	ho_owner_ref(o);
-	return o;
+	return v->owner != NULL ? v->owner : &static_owner;
 }
 
 static ho_PyObject *new_object(ho_PyTypeObject *type, ho_owner *o, const DLTensor *t, uint64_t flags)
