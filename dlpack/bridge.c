@@ -186,20 +186,31 @@ int ho_dl_table_stream(uintptr_t table, int32_t device_type, int32_t device_id, 
 	return rc;
 }
 
+/* Tables are never freed, as they are valid for the life of the process (R088);
+ * the list keeps them reachable for leak checkers. */
+typedef struct table {
+	DLPackExchangeAPI api;
+	struct table *next;
+} table;
+
+static _Atomic(table *) tables;
+
 uintptr_t ho_dl_table_new(uintptr_t alloc, uintptr_t from, uintptr_t to, uintptr_t borrow, uintptr_t stream)
 {
-	/* Never freed: a table is valid for the life of the process (R088). */
-	DLPackExchangeAPI *t = calloc(1, sizeof(*t));
+	table *t = calloc(1, sizeof(*t));
 	if (t == NULL)
 		return 0;
-	t->header.version.major = DLPACK_MAJOR_VERSION;
-	t->header.version.minor = DLPACK_MINOR_VERSION;
-	t->managed_tensor_allocator = (DLPackManagedTensorAllocator)alloc;
-	t->managed_tensor_from_py_object_no_sync = (DLPackManagedTensorFromPyObjectNoSync)from;
-	t->managed_tensor_to_py_object_no_sync = (DLPackManagedTensorToPyObjectNoSync)to;
-	t->dltensor_from_py_object_no_sync = (DLPackDLTensorFromPyObjectNoSync)borrow;
-	t->current_work_stream = (DLPackCurrentWorkStream)stream;
-	return (uintptr_t)t;
+	t->api.header.version.major = DLPACK_MAJOR_VERSION;
+	t->api.header.version.minor = DLPACK_MINOR_VERSION;
+	t->api.managed_tensor_allocator = (DLPackManagedTensorAllocator)alloc;
+	t->api.managed_tensor_from_py_object_no_sync = (DLPackManagedTensorFromPyObjectNoSync)from;
+	t->api.managed_tensor_to_py_object_no_sync = (DLPackManagedTensorToPyObjectNoSync)to;
+	t->api.dltensor_from_py_object_no_sync = (DLPackDLTensorFromPyObjectNoSync)borrow;
+	t->api.current_work_stream = (DLPackCurrentWorkStream)stream;
+	t->next = atomic_load(&tables);
+	while (!atomic_compare_exchange_weak(&tables, &t->next, t))
+		;
+	return (uintptr_t)&t->api;
 }
 
 uintptr_t ho_dl_managed_alloc(void)

@@ -9,6 +9,9 @@ import (
 // MaxDims is the largest number of axes that is accepted or exported.
 const MaxDims = 64
 
+// maxAddress is the last address that a pointer can hold.
+const maxAddress = uint64(^uintptr(0))
+
 // kind numbers the sentinel errors; the values are those of HO_E_* in C.
 type kind int32
 
@@ -271,13 +274,13 @@ func (t *rawTensor) body(flags Flags) problem {
 		return problem{kind: kindNull, rule: 45, what: whatNullData}
 	}
 	first, carry := bits.Add64(t.data, t.byteOffset, 0)
-	if carry != 0 {
+	if carry != 0 || first > maxAddress {
 		return problem{kind: kindOverflow, rule: 42, what: whatOffset, a: int64(t.byteOffset)}
 	}
 	if align := uint64(t.dtype.Alignment()); first%align != 0 {
 		return problem{kind: kindAlign, rule: 41, what: whatAlign, a: int64(align)}
 	}
-	if uint64(low) > first || uint64(high) > math.MaxUint64-first {
+	if uint64(low) > first || uint64(high) > maxAddress-first {
 		return problem{kind: kindOverflow, rule: 39, what: whatAddress}
 	}
 	return problem{}

@@ -44,7 +44,7 @@ var checkCases = []struct {
 	{"R034 sum of reaches", tensor(func(d *dlpack.Desc) { d.Shape, d.Strides = []int64{2, 2}, []int64{1 << 62, 1 << 62} }), dlpack.ErrOverflow, "R034"},
 	{"R034 reach in bytes", tensor(func(d *dlpack.Desc) { d.Shape, d.Strides = []int64{2}, []int64{1 << 61} }), dlpack.ErrOverflow, "R034"},
 	{"R039 below address 0", tensor(func(d *dlpack.Desc) { d.Shape, d.Strides = []int64{2000}, []int64{-1} }), dlpack.ErrOverflow, "R039"},
-	{"R039 above the last address", tensor(func(d *dlpack.Desc) { d.Data = math.MaxUint64 - 7 }), dlpack.ErrOverflow, "R039"},
+	{"R039 above the last address", tensor(func(d *dlpack.Desc) { d.Data = ^uintptr(7) }), dlpack.ErrOverflow, "R039"},
 	{"R042 offset passes the end", tensor(func(d *dlpack.Desc) { d.ByteOffset = math.MaxUint64 - 3 }), dlpack.ErrOverflow, "R042"},
 	{"R041 B067 data odd", tensor(func(d *dlpack.Desc) { d.Data++ }), dlpack.ErrAlign, "R041"},
 	{"R041 B067 even data with odd offset", tensor(func(d *dlpack.Desc) { d.ByteOffset = 1 }), dlpack.ErrAlign, "R041"},
@@ -183,7 +183,7 @@ func TestCheckAddressRange(t *testing.T) {
 			d.Data--
 			require.Error(t, d.Check())
 		}
-		d.Data = uintptr(math.MaxUint64 - uint64(high) - 1)
+		d.Data = ^uintptr(0) - uintptr(high) - 1
 		require.NoError(t, d.Check())
 		d.Data++
 		require.ErrorIs(t, d.Check(), dlpack.ErrOverflow)

@@ -118,10 +118,12 @@ func TestTableFunctions(t *testing.T) {
 			require.ErrorAs(t, err, &ae)
 			require.Equal(t, "BufferError", ae.Kind)
 			require.ErrorIs(t, err, dlpack.ErrExchange)
-			_, err = tab.Allocate(&dlpack.Desc{Device: dlpack.CPU, DType: dlpack.Float64, Shape: []int64{1 << 58}})
-			require.ErrorAs(t, err, &ae)
-			require.Equal(t, "MemoryError", ae.Kind)
-			require.ErrorIs(t, err, dlpack.ErrNoMemory)
+			if !asanEnabled { // its allocator ends the process
+				_, err = tab.Allocate(&dlpack.Desc{Device: dlpack.CPU, DType: dlpack.Float64, Shape: []int64{1 << 58}})
+				require.ErrorAs(t, err, &ae)
+				require.Equal(t, "MemoryError", ae.Kind)
+				require.ErrorIs(t, err, dlpack.ErrNoMemory)
+			}
 			_, err = tab.Allocate(&dlpack.Desc{Device: dlpack.CPU, DType: dlpack.Float64, Shape: []int64{-1}})
 			requireRule(t, err, dlpack.ErrLayout, "R034")
 			_, err = tab.FromPyObject(dlpacktest.Table(dlpacktest.TableGood))

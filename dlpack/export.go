@@ -132,9 +132,9 @@ func ExportSlice[T Element](s []T, shape, strides []int64, opts *ExportOptions) 
 // reach returns the elements that the tensor touches, relative to the first
 // one, as a half-open range. It is empty if there are no elements.
 func (d *Desc) reach(op string) (low, high int64, err error) {
-	// Everything but the address is checked with one that is fine.
+	// Everything but the address is checked: a handle may be anything.
 	probe := *d
-	probe.Data, probe.ByteOffset, probe.Device = 1<<62, 0, Device{Type: DeviceOpenCL}
+	probe.Data, probe.ByteOffset, probe.Device = 0, 0, Device{Type: DeviceOpenCL}
 	if err := probe.check(op); err != nil {
 		return 0, 0, err
 	}

@@ -421,9 +421,11 @@ func TestAlloc(t *testing.T) {
 	})
 	t.Run("too much", func(t *testing.T) {
 		balanced(t)
-		_, err := dlpack.Alloc(dlpack.Float64, []int64{1 << 59}, nil)
-		require.ErrorIs(t, err, dlpack.ErrNoMemory)
-		_, err = dlpack.Alloc(dlpack.Float64, []int64{1 << 60}, nil)
+		if !asanEnabled { // its allocator ends the process
+			_, err := dlpack.Alloc(dlpack.Float64, []int64{1 << 59}, nil)
+			require.ErrorIs(t, err, dlpack.ErrNoMemory)
+		}
+		_, err := dlpack.Alloc(dlpack.Float64, []int64{1 << 60}, nil)
 		requireRule(t, err, dlpack.ErrOverflow, "R034")
 		_, err = dlpack.Alloc(dlpack.DataType{}, []int64{1}, nil)
 		requireRule(t, err, dlpack.ErrDType, "R029")

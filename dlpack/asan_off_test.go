@@ -1,0 +1,5 @@
+//go:build !asan
+
+package dlpack_test
+
+const asanEnabled = false
