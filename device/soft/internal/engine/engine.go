@@ -49,7 +49,10 @@ type Engine struct {
 	nextID   uint64
 	captures int                  // captures under way
 	capByID  map[uint64]*capture  // and which
-	threads  map[*Thread]struct{} // for live counts
+	threads  map[*Thread]struct{} // those that have not ended
+
+	// The pools of memory that belongs to no device: default and current.
+	hostPool, managedPool [2]*pool
 }
 
 // New makes an engine. Nothing runs until the first call.

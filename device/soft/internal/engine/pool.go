@@ -157,6 +157,8 @@ func (e *Engine) PoolCreate(props PoolProps) (Handle, Code) {
 		k = poolManaged
 		if props.LocKind == locDevice {
 			dev = int(props.LocID)
+		} else if props.LocKind != 0 && !e.validLocation(location{props.LocKind, props.LocID}) {
+			return 0, InvalidValue
 		}
 	default:
 		return 0, InvalidValue
@@ -187,6 +189,11 @@ func (e *Engine) PoolDestroy(h Handle) Code {
 	p.destroyed = true
 	if p.dev.curPool == p {
 		p.dev.curPool = p.dev.defaultPool
+	}
+	for _, at := range []*[2]*pool{&e.hostPool, &e.managedPool} {
+		if at[1] == p {
+			at[1] = at[0]
+		}
 	}
 	p.trim(0)
 	return Success
@@ -670,5 +677,64 @@ func (e *Engine) poolFreeNow(a *alloc) Code {
 		return InvalidValue
 	}
 	a.pool.returned(a, nil)
+	return Success
+}
+
+// poolAt finds where the current pool of a location and type is kept. The caller holds e.mu.
+func (e *Engine) poolAt(typ, kind, id int32) (cur **pool, def *pool, code Code) {
+	if typ == 1 && kind == locDevice {
+		d, code := e.device(int(id))
+		if code != Success {
+			return nil, nil, code
+		}
+		return &d.curPool, d.defaultPool, Success
+	}
+	if !(typ == 2 && kind == 0) && !e.validLocation(location{kind, id}) || typ != 1 && typ != 2 || kind == locHostNUMA && id != 0 {
+		return nil, nil, InvalidValue
+	}
+	at := &e.hostPool
+	pk := poolHost
+	if typ == 2 {
+		at, pk = &e.managedPool, poolManaged
+	}
+	if at[0] == nil {
+		p := newPool(e, e.devices[0], pk)
+		p.isDefault = true
+		p.props = PoolProps{AllocType: typ, LocKind: kind, LocID: id}
+		at[0], at[1] = p, p
+	}
+	return &at[1], at[0], Success
+}
+
+// LocationPool is cuMemGetMemPool or, with def, cuMemGetDefaultMemPool.
+func (e *Engine) LocationPool(typ, kind, id int32, def bool) (Handle, Code) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	cur, d, code := e.poolAt(typ, kind, id)
+	if code != Success {
+		return 0, code
+	}
+	if def {
+		return d.h, Success
+	}
+	return (*cur).h, Success
+}
+
+// SetLocationPool is cuMemSetMemPool.
+func (e *Engine) SetLocationPool(typ, kind, id int32, h Handle) Code {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, ok := locked[*pool](e, h)
+	if !ok {
+		return InvalidValue
+	}
+	cur, d, code := e.poolAt(typ, kind, id)
+	if code != Success {
+		return code
+	}
+	if p.kind != d.kind || p.kind == poolDevice && p.dev != d.dev {
+		return InvalidValue
+	}
+	*cur = p
 	return Success
 }

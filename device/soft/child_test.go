@@ -1,0 +1,3 @@
+package soft_test
+
+func child(mode string) int { return 2 }
