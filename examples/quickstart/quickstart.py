@@ -8,7 +8,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "build" / "ext"))
 
 import gomath  # build/ext/gomath.so, written in Go
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
@@ -24,6 +23,6 @@ sums = gomath.running(pa.array([1.0, 2.0, 3.0]))  # Arrow's memory, read by Go
 print(np.from_dlpack(sums), jax.dlpack.from_dlpack(sums))  # Go's memory, twice
 
 try:
-    gomath.scale(jnp.ones(3, dtype="float64" if jax.config.jax_enable_x64 else "float32"))
-except (BufferError, TypeError) as err:
-    print("refused:", err)  # JAX arrays must not be written
+    gomath.scale(pa.array([1.0, 2.0, 3.0]))
+except BufferError as err:
+    print("refused:", err)  # Arrow's arrays must not be written
