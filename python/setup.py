@@ -32,7 +32,7 @@ class BuildGo(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         env = dict(os.environ, CGO_ENABLED="1")
         # Everything but the entry point stays hidden.
-        flags = f"-s -w -extldflags=-Wl,--version-script='{HERE / 'core' / 'exports.map'}'"
+        flags = f"-s -w '-extldflags=\"-Wl,--version-script={HERE / 'core' / 'exports.map'}\"'"
         command = [go, "build", "-buildmode=c-shared", "-trimpath", f"-ldflags={flags}", "-o", str(target), "./core"]
         print("handoff:", " ".join(command), flush=True)
         subprocess.run(command, cwd=HERE, env=env, check=True)
