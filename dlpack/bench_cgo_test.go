@@ -3,6 +3,7 @@
 package dlpack_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,16 +11,16 @@ import (
 	"github.com/go-handoff/handoff/internal/testenv/dlpacktest"
 )
 
-// BenchmarkImportRelease is a Go loop and a C loop over the same tensors: each
-// is validated and released. The ratio is reported.
+// BenchmarkImportRelease is a Go loop and two C loops over the same tensors.
+// Each is validated and released; the first C loop does no more than that, the
+// second puts the tensor in a handle with the promises of a Managed.
 func BenchmarkImportRelease(b *testing.B) {
 	const n = 512
 	var batch [n]uintptr
-	var inGo, inC time.Duration
+	var made, inGo, inC, held []time.Duration
 	b.ReportAllocs()
-	rounds := 0
 	for b.Loop() {
-		dlpacktest.Batch(batch[:])
+		made = append(made, dlpacktest.Batch(batch[:]))
 		start := time.Now()
 		for _, p := range batch {
 			m, err := dlpack.ImportVersioned(p)
@@ -28,15 +29,24 @@ func BenchmarkImportRelease(b *testing.B) {
 			}
 			m.Release()
 		}
-		inGo += time.Since(start)
+		inGo = append(inGo, time.Since(start))
 		dlpacktest.Batch(batch[:])
-		inC += dlpacktest.ConsumeBatch(batch[:])
-		rounds++
+		inC = append(inC, dlpacktest.ConsumeBatch(batch[:]))
+		dlpacktest.Batch(batch[:])
+		held = append(held, dlpacktest.ConsumeBatchHeld(batch[:]))
 	}
-	tensors := float64(rounds * n)
-	b.ReportMetric(float64(inGo)/tensors, "ns/tensor-go")
-	b.ReportMetric(float64(inC)/tensors, "ns/tensor-c")
-	b.ReportMetric(float64(inGo)/float64(inC), "ratio")
+	median := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)/2]) / n
+	}
+	m, g, c, h := median(made), median(inGo), median(inC), median(held)
+	b.ReportMetric(m, "ns/made")
+	b.ReportMetric(g, "ns/go")
+	b.ReportMetric(c, "ns/c-bare")
+	b.ReportMetric(h, "ns/c-held")
+	b.ReportMetric(g/c, "ratio-bare")
+	b.ReportMetric(g/h, "ratio-held")
+	b.ReportMetric((m+g)/(m+c), "ratio-with-producer")
 }
 
 func BenchmarkExport(b *testing.B) {

@@ -228,7 +228,7 @@ int ho_check_tensor(const DLTensor *t, uint64_t flags, int *rule)
 	uint64_t first;
 	if (__builtin_add_overflow((uint64_t)(uintptr_t)t->data, t->byte_offset, &first))
 		return fail(HO_E_OVERFLOW, 42, rule);
-	if (first % alignment(t->dtype) != 0)
+	if ((first & (alignment(t->dtype) - 1)) != 0)
 		return fail(HO_E_ALIGN, 41, rule);
 	if ((uint64_t)low > first || (uint64_t)high > UINT64_MAX - first)
 		return fail(HO_E_OVERFLOW, 39, rule);

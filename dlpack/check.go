@@ -277,7 +277,7 @@ func (t *rawTensor) body(flags Flags) problem {
 	if carry != 0 || first > maxAddress {
 		return problem{kind: kindOverflow, rule: 42, what: whatOffset, a: int64(t.byteOffset)}
 	}
-	if align := uint64(t.dtype.Alignment()); first%align != 0 {
+	if align := uint64(t.dtype.Alignment()); first&(align-1) != 0 {
 		return problem{kind: kindAlign, rule: 41, what: whatAlign, a: int64(align)}
 	}
 	if uint64(low) > first || uint64(high) > maxAddress-first {

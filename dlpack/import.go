@@ -256,23 +256,16 @@ func (m Managed) Release() {
 		return
 	}
 	c := m.h.c
-	for {
+	for !c.word.CompareAndSwap(m.gen<<genShift, (m.gen+1)<<genShift) {
 		w := c.word.Load()
 		if w>>genShift != m.gen || w&closingBit != 0 {
-			return
+			return // somebody else has released or will
 		}
-		if w&useMask != 0 {
-			// The last user releases.
-			if c.word.CompareAndSwap(w, w|closingBit) {
-				return
-			}
-			continue
-		}
-		if c.word.CompareAndSwap(w, (m.gen+1)<<genShift) {
-			finish(m.h)
-			return
+		if w&useMask != 0 && c.word.CompareAndSwap(w, w|closingBit) {
+			return // the last user releases
 		}
 	}
+	finish(m.h)
 }
 
 // Close is [Managed.Release] as an [io.Closer]; it returns nil.

@@ -312,8 +312,9 @@ static void del_plain(DLManagedTensorVersioned *m)
 	free(p);
 }
 
-void dt_batch(uintptr_t *out, int n)
+int64_t dt_batch(uintptr_t *out, int n)
 {
+	int64_t start = now();
 	for (int i = 0; i < n; i++) {
 		plain *p = malloc(sizeof(*p));
 		int64_t shape[2];
@@ -332,6 +333,7 @@ void dt_batch(uintptr_t *out, int n)
 		atomic_fetch_add(&plain_refs, 1);
 		out[i] = (uintptr_t)p;
 	}
+	return now() - start;
 }
 
 int64_t dt_consume_batch(const uintptr_t *m, int n)
@@ -343,6 +345,48 @@ int64_t dt_consume_batch(const uintptr_t *m, int n)
 		if (ho_check_versioned(t, &rule) != 0)
 			abort();
 		ho_release_versioned(t);
+	}
+	return now() - start;
+}
+
+typedef struct {
+	_Atomic(DLManagedTensorVersioned *) m;
+	const DLTensor *t;
+	uint64_t flags;
+	DLPackVersion version;
+} held;
+
+__attribute__((noinline)) static held *hold(DLManagedTensorVersioned *m)
+{
+	int rule;
+	if (ho_check_versioned(m, &rule) != 0)
+		return NULL;
+	held *h = malloc(sizeof(*h));
+	if (h == NULL)
+		return NULL;
+	atomic_init(&h->m, m);
+	h->t = &m->dl_tensor;
+	h->flags = m->flags;
+	h->version = m->version;
+	return h;
+}
+
+__attribute__((noinline)) static void drop(held *h)
+{
+	DLManagedTensorVersioned *m = atomic_exchange(&h->m, NULL);
+	if (m != NULL)
+		ho_release_versioned(m);
+}
+
+int64_t dt_consume_batch_held(const uintptr_t *m, int n)
+{
+	int64_t start = now();
+	for (int i = 0; i < n; i++) {
+		held *h = hold((DLManagedTensorVersioned *)m[i]);
+		if (h == NULL)
+			abort();
+		drop(h);
+		free(h);
 	}
 	return now() - start;
 }

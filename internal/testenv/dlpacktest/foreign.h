@@ -47,9 +47,13 @@ void dt_read(uintptr_t m, int versioned, dt_spec *s, uint64_t *shape_addr, uint6
 int64_t dt_dim(uint64_t addr, int i);
 
 /* Batches for timing: n tensors with ndim 2, then the loop that a C consumer
- * would run on them. The time is in nanoseconds. */
-void dt_batch(uintptr_t *out, int n);
+ * would run on them. Bare: validate, call the deleter. Held: validate, put the
+ * tensor in a handle that can be copied and released once from any thread, as
+ * a C library with the promises of dlpack.Managed would, release the handle.
+ * The time is in nanoseconds. */
+int64_t dt_batch(uintptr_t *out, int n);
 int64_t dt_consume_batch(const uintptr_t *m, int n);
+int64_t dt_consume_batch_held(const uintptr_t *m, int n);
 int64_t dt_export_loop(uintptr_t owner, int n, int ndim);
 
 /* Exchange tables. */

@@ -141,14 +141,22 @@ func Read(p uintptr, versioned bool) Spec {
 	return s
 }
 
-// Batch fills p with versioned tensors of shape (2, 3), for timing. Each has
-// to be released once.
-func Batch(p []uintptr) { C.dt_batch(addrs(p), C.int(len(p))) }
+// Batch fills p with versioned tensors of shape (2, 3), for timing, and returns
+// the time that it took to make them. Each has to be released once.
+func Batch(p []uintptr) time.Duration {
+	return time.Duration(C.dt_batch(addrs(p), C.int(len(p))))
+}
 
 // ConsumeBatch validates and releases every tensor of a batch in a C loop and
 // returns the time that the loop took.
 func ConsumeBatch(p []uintptr) time.Duration {
 	return time.Duration(C.dt_consume_batch(addrs(p), C.int(len(p))))
+}
+
+// ConsumeBatchHeld is ConsumeBatch with each tensor in a handle that promises
+// what a dlpack.Managed does: released once, whoever does it first.
+func ConsumeBatchHeld(p []uintptr) time.Duration {
+	return time.Duration(C.dt_consume_batch_held(addrs(p), C.int(len(p))))
 }
 
 // ExportLoop exports and releases n tensors of an owner (ho_owner *) in a C
