@@ -241,7 +241,8 @@ func TestTypestrDType(t *testing.T) {
 func TestTypestrOfRefuses(t *testing.T) {
 	for _, d := range []dlpack.DataType{
 		dlpack.BFloat16, dlpack.Complex32, dlpack.BComplex32, dlpack.Float8E4M3FN, dlpack.Float8E5M2,
-		dlpack.Float6E2M3FN, dlpack.Float4E2M1FN, dlpack.Float4E2M1FNx2, dlpack.Int4, dlpack.UInt4, dlpack.OpaqueHandle64, {},
+		dlpack.Float6E2M3FN, dlpack.Float4E2M1FN, dlpack.Float4E2M1FNx2, dlpack.Int4, dlpack.UInt4, dlpack.OpaqueHandle64,
+		{},
 		{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4},
 		{Code: dlpack.CodeFloat, Bits: 8, Lanes: 1},
 		{Code: dlpack.CodeInt, Bits: 24, Lanes: 1},

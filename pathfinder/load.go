@@ -127,10 +127,11 @@ func (f *Finder) loaderNames(info *LibraryInfo, via Via) (c []candidate) {
 	return c
 }
 
-// Locate says where the library is that [Finder.Load] would open, without
-// opening one: it looks for files, and for libraries that the process has
-// loaded. What only the system's loader can find gives a [*NotFoundError], as
-// does what is nowhere.
+// Locate says where a library is without opening one: it looks for files, and
+// for libraries that the process has loaded. It leaves out the system's loader,
+// which cannot be asked without opening: [Finder.Load] prefers what the loader
+// has to a file found by CUDA_PATH or later, and finds what only the loader knows.
+// Here that gives a [*NotFoundError], as does what is nowhere.
 func (f *Finder) Locate(name string) (Location, error) {
 	info := lookUp(name)
 	if info == nil {
