@@ -3,7 +3,6 @@
 package dlpack_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -11,42 +10,36 @@ import (
 	"github.com/go-handoff/handoff/internal/testenv/dlpacktest"
 )
 
-// BenchmarkImportRelease is a Go loop and two C loops over the same tensors.
-// Each is validated and released; the first C loop does no more than that, the
-// second puts the tensor in a handle with the promises of a Managed.
-func BenchmarkImportRelease(b *testing.B) {
-	const n = 512
-	var batch [n]uintptr
-	var made, inGo, inC, held []time.Duration
-	b.ReportAllocs()
-	for b.Loop() {
-		made = append(made, dlpacktest.Batch(batch[:]))
-		start := time.Now()
+// importAll is what a Go consumer does at the least.
+func importAll(tb testing.TB) func([]uintptr) {
+	return func(batch []uintptr) {
 		for _, p := range batch {
 			m, err := dlpack.ImportVersioned(p)
 			if err != nil {
-				b.Fatal(err)
+				tb.Fatal(err)
 			}
 			m.Release()
 		}
-		inGo = append(inGo, time.Since(start))
-		dlpacktest.Batch(batch[:])
-		inC = append(inC, dlpacktest.ConsumeBatch(batch[:]))
-		dlpacktest.Batch(batch[:])
-		held = append(held, dlpacktest.ConsumeBatchHeld(batch[:]))
 	}
-	median := func(d []time.Duration) float64 {
-		slices.Sort(d)
-		return float64(d[len(d)/2]) / n
+}
+
+// BenchmarkImportRelease reports the time of a Go loop and of two C loops over
+// the same tensors and their ratios.
+func BenchmarkImportRelease(b *testing.B) {
+	f := dlpacktest.Measure(2000, importAll(b))
+	b.ReportAllocs()
+	batch := make([]uintptr, 512)
+	for b.Loop() {
+		dlpacktest.Batch(batch)
+		importAll(b)(batch)
 	}
-	m, g, c, h := median(made), median(inGo), median(inC), median(held)
-	b.ReportMetric(m, "ns/made")
-	b.ReportMetric(g, "ns/go")
-	b.ReportMetric(c, "ns/c-bare")
-	b.ReportMetric(h, "ns/c-held")
-	b.ReportMetric(g/c, "ratio-bare")
-	b.ReportMetric(g/h, "ratio-held")
-	b.ReportMetric((m+g)/(m+c), "ratio-with-producer")
+	b.ReportMetric(0, "ns/op") // of 512 tensors and their producer: misleading
+	b.ReportMetric(f.Made, "ns/made")
+	b.ReportMetric(f.Go, "ns/go")
+	b.ReportMetric(f.Bare, "ns/c-bare")
+	b.ReportMetric(f.Held, "ns/c-held")
+	b.ReportMetric(f.Go/f.Bare, "ratio-bare")
+	b.ReportMetric(f.Go/f.Held, "ratio-held")
 }
 
 func BenchmarkExport(b *testing.B) {
