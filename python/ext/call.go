@@ -58,6 +58,13 @@ func (c *call) finish() {
 	for c.lent && c.busy.Load() != 0 {
 		runtime.Gosched()
 	}
+	if len(c.refs) > 0 {
+		for i, r := range c.refs {
+			r.drop()
+			c.refs[i] = nil
+		}
+		c.refs = c.refs[:0]
+	}
 	c.f, c.fn = nil, nil
 	calls.Put(c)
 }

@@ -53,7 +53,9 @@
 //
 // Nothing, or any number of: bool, numbers, string, []byte (bytes), slices of
 // elements (handoff.Array: the Go memory itself, pinned while Python has it),
-// views (handoff.Array), other slices (list), maps with string keys (dict),
+// views (handoff.Array), [*dlpack.Exported] (handoff.Array over the memory that it
+// lends, for example of [dlpack.Alloc]; it is closed, and nil is None), other
+// slices (list), maps with string keys (dict),
 // structs (a named tuple of the exported fields), pointers (None for nil),
 // any, [Object], [*Ref]. Several results are a tuple. A last result of type
 // error becomes an exception. A nil slice is None.
@@ -73,7 +75,10 @@
 // errors of dlpack become the exceptions of package handoff (BufferErrors),
 // those of io/fs and context the built-in ones, and all others GoError, a
 // RuntimeError. A [*PyError] is raised again as it came. A panic becomes
-// GoPanic, a GoError whose text has the Go stack. [runtime.Goexit] does so in a
+// GoPanic, a GoError whose text has the Go stack. (A nil dereference is one as
+// long as Go's handler for SIGSEGV is in place: a library that puts its own
+// there after the module was imported, as tvm-ffi does, gets the fault and ends
+// the process. Import it first.) [runtime.Goexit] does so in a
 // function that takes a context; in others it ends the process, because they
 // run on a thread of Python, which the Go runtime does not let go.
 //

@@ -1,6 +1,7 @@
 package ext
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,9 @@ func NotImplementedError(format string, args ...any) error {
 // it. Returned from the function, alone or wrapped, it is raised again: the
 // very same object, with its traceback. Text added by wrapping becomes a note.
 //
-// It belongs to the call in which it was raised.
+// It belongs to the call in which it was raised. Returned from a later call, it
+// becomes a new exception of the same class, if that is a built-in one, with
+// the same text.
 type PyError struct {
 	// Type is the name of its class and Text what str() gives.
 	Type, Text string
@@ -85,6 +88,13 @@ func (e *PyError) Error() string {
 		return e.Type
 	}
 	return e.Type + ": " + e.Text
+}
+
+func (e *PyError) share() (ptr, owner uint64) {
+	if e.ref == nil {
+		return 0, 0
+	}
+	return e.ref.share()
 }
 
 // classes maps errors to the exceptions they become, first match first.
@@ -133,14 +143,17 @@ func classOf(err error) string {
 // fail makes the call raise err.
 func (c *call) fail(err error) {
 	var py *PyError
-	if errors.As(err, &py) && py.ref != nil {
+	if errors.As(err, &py) {
 		note := ""
 		if text := err.Error(); text != py.Error() {
 			note = text
 		}
 		c.dropResults()
-		c.setError(py.Type, note)
-		c.f.exc, c.f.excOwner = py.ref.share()
+		if c.f.exc, c.f.excOwner = py.share(); c.f.exc != 0 {
+			c.setError(py.Type, note)
+		} else {
+			c.setError(py.Type, cmp.Or(note, py.Text))
+		}
 		return
 	}
 	c.dropResults()

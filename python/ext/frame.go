@@ -3,6 +3,7 @@ package ext
 import (
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -117,7 +118,14 @@ type call struct {
 	busy atomic.Int64
 	lent bool // views or objects were handed to the function
 	done bool // the function returned (and did not panic or Goexit)
+	mu   sync.Mutex
+	refs []*objectRef // dropped when the call ends
+	// views are the view arguments of the fast paths, filled in place.
+	views [maxFastViews]memview.StridedMemoryView
 }
+
+// maxFastViews is how many views the generated fast paths take.
+const maxFastViews = 4
 
 // value returns value i of the frame.
 func (c *call) value(i int) *value {
@@ -158,27 +166,26 @@ func pointer(addr uint64) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 }
 
-// view makes the view of array parameter i.
-func (c *call) view(i int) memview.StridedMemoryView {
-	return c.lend(c.value(i))
+// view makes the view of array parameter i, which is one of the first four
+// parameters. The fast paths copy it into the argument.
+func (c *call) view(i int) *memview.StridedMemoryView {
+	v := &c.views[i]
+	c.lend(c.value(i), v)
+	return v
 }
 
-func (c *call) lend(v *value) memview.StridedMemoryView {
+// lend makes dst the view of array value v.
+func (c *call) lend(v *value, dst *memview.StridedMemoryView) {
 	a := c.array(v.n)
 	raw := memview.Raw{
 		Addr: uintptr(a.data), NDim: int(a.ndim), Shape: a.shape, Strides: a.strides,
 		DType: a.dtype, Device: a.device,
 		ReadOnly: a.flags&argReadOnly != 0, Padded: a.flags&argPadded != 0, Trusted: true,
 	}
-	if a.ndim == 0 {
-		raw.Shape, raw.Strides = nil, nil
-	}
 	c.lent = true
-	view, err := memview.FromLent(&raw, c, c.gen.Load(), int(v.n))
-	if err != nil { // C has checked it by the same rules
+	if err := dst.SetLent(&raw, c, c.gen.Load(), int(v.n)); err != nil { // C has checked it by the same rules
 		panic(argError{err})
 	}
-	return view
 }
 
 // argError carries an error about an argument out of the accessors.

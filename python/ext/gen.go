@@ -111,15 +111,20 @@ func fastPath(f any) func(*call, context.Context) {
 
 func one(b *bytes.Buffer, params []kind, a answer, fails bool) {
 	types, reads := make([]string, len(params)), make([]string, len(params))
+	prelude := ""
 	for i, p := range params {
 		types[i], reads[i] = p.typ, fmt.Sprintf(p.read, i)
+		if p == view { // all views are made before the first is copied
+			prelude += fmt.Sprintf("v%d := %s\n", i, reads[i])
+			reads[i] = fmt.Sprintf("*v%d", i)
+		}
 	}
 	results := a.typ
 	if fails {
 		results = "(" + strings.Trim(a.typ+", error", ", ") + ")"
 	}
 	call := "f(" + strings.Join(reads, ", ") + ")"
-	fmt.Fprintf(b, "case func(%s) %s:\n\treturn func(c *call, _ context.Context) {\n", strings.Join(types, ", "), results)
+	fmt.Fprintf(b, "case func(%s) %s:\n\treturn func(c *call, _ context.Context) {\n%s", strings.Join(types, ", "), results, prelude)
 	switch {
 	case fails && a.typ == "":
 		fmt.Fprintf(b, "if err := %s; err != nil {\nc.fail(err)\n}\n", call)

@@ -131,6 +131,7 @@ func (o Object) run(op *objectOp) (any, error) {
 		e := &PyError{Type: cString(op.typ), Text: cString(op.text)}
 		if op.owner != 0 {
 			e.ref = newObjectRef(op.exc, op.owner)
+			o.c.dropLater(e.ref)
 		}
 		return nil, e
 	}
@@ -153,6 +154,14 @@ func (o Object) run(op *objectOp) (any, error) {
 	default:
 		return Object{c: o.c, gen: o.gen, ptr: uintptr(v.a)}, nil
 	}
+}
+
+// dropLater ties a reference to the call: an exception keeps the frames that it
+// went through, and must not wait for the collector.
+func (c *call) dropLater(r *objectRef) {
+	c.mu.Lock()
+	c.refs = append(c.refs, r)
+	c.mu.Unlock()
 }
 
 func errCallOver() error {

@@ -26,6 +26,7 @@ func (ReadOnly[T]) readOnly() {}
 
 var (
 	typeView     = reflect.TypeFor[memview.StridedMemoryView]()
+	typeExported = reflect.TypeFor[*dlpack.Exported]()
 	typeObject   = reflect.TypeFor[Object]()
 	typeRef      = reflect.TypeFor[*Ref]()
 	typeContext  = reflect.TypeFor[context.Context]()
@@ -194,7 +195,7 @@ func planScalar(t reflect.Type) (param, error) {
 // kind decides the layout), v a value of the kind that C was told.
 
 func setView(c *call, v *value, dst unsafe.Pointer) {
-	*(*memview.StridedMemoryView)(dst) = c.lend(v)
+	c.lend(v, (*memview.StridedMemoryView)(dst))
 }
 
 func setObject(c *call, v *value, dst unsafe.Pointer) { *(*Object)(dst) = c.object(v) }
@@ -342,11 +343,24 @@ func planFunction(m *Module, text string, f any, doc string, quick bool) (*funct
 	if doc == "" {
 		return nil, fmt.Errorf("%s: has no documentation", sig.name)
 	}
-	fn.invoke = fastPath(f)
+	if !fn.hasSequence() {
+		fn.invoke = fastPath(f)
+	}
 	if fn.invoke == nil {
 		fn.invoke = fn.reflectPath()
 	}
 	return fn, nil
+}
+
+// hasSequence reports whether a parameter is a list. A []float64 that collects
+// arguments is one, though its Go type is that of an array.
+func (fn *function) hasSequence() bool {
+	for i := range fn.params {
+		if fn.params[i].elem != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (fn *function) planParams() error {

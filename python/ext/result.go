@@ -46,6 +46,14 @@ func (m *Module) planResult(t reflect.Type) (result, error) {
 	switch {
 	case t == typeView:
 		return result{func(c *call, v reflect.Value) error { return c.pushView(v.Interface().(memview.StridedMemoryView)) }, "Array"}, nil
+	case t == typeExported:
+		return result{func(c *call, v reflect.Value) error {
+			if v.IsNil() {
+				c.push(value{})
+				return nil
+			}
+			return c.pushManaged(v.Interface().(*dlpack.Exported))
+		}, "Array | None"}, nil
 	case t == typeObject:
 		return result{func(c *call, v reflect.Value) error { return c.pushObject(v.Interface().(Object)) }, "Any"}, nil
 	case t == typeRef:

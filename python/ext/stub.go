@@ -52,7 +52,11 @@ func (m *Module) Stub() string {
 	for _, c := range m.classes {
 		fmt.Fprintf(&body, "\nclass %s(NamedTuple):\n", c.name)
 		for _, f := range c.fields {
-			fmt.Fprintf(&body, "    %s: %s\n", f.name, f.hint)
+			ignore := ""
+			if f.name == "count" || f.name == "index" { // methods of tuple, which the field hides
+				ignore = "  # type: ignore[assignment]"
+			}
+			fmt.Fprintf(&body, "    %s: %s%s\n", f.name, f.hint, ignore)
 		}
 		if len(c.fields) == 0 {
 			body.WriteString("    ...\n")

@@ -571,21 +571,25 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
-			f(c.view(0))
+			v0 := c.view(0)
+			f(*v0)
 		}
 	case func(memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0)); err != nil {
+			v0 := c.view(0)
+			if err := f(*v0); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0))))
+			v0 := c.view(0)
+			c.pushInt(int64(f(*v0)))
 		}
 	case func(memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0))
+			v0 := c.view(0)
+			x, err := f(*v0)
 			if err != nil {
 				c.fail(err)
 				return
@@ -594,11 +598,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0)))
+			v0 := c.view(0)
+			c.pushInt(f(*v0))
 		}
 	case func(memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0))
+			v0 := c.view(0)
+			x, err := f(*v0)
 			if err != nil {
 				c.fail(err)
 				return
@@ -607,11 +613,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0)))
+			v0 := c.view(0)
+			c.pushFloat(f(*v0))
 		}
 	case func(memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0))
+			v0 := c.view(0)
+			x, err := f(*v0)
 			if err != nil {
 				c.fail(err)
 				return
@@ -620,11 +628,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0)))
+			v0 := c.view(0)
+			c.pushBool(f(*v0))
 		}
 	case func(memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0))
+			v0 := c.view(0)
+			x, err := f(*v0)
 			if err != nil {
 				c.fail(err)
 				return
@@ -633,21 +643,25 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), int(c.int64(1)))
+			v0 := c.view(0)
+			f(*v0, int(c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), int(c.int64(1))); err != nil {
+			v0 := c.view(0)
+			if err := f(*v0, int(c.int64(1))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), int(c.int64(1)))))
+			v0 := c.view(0)
+			c.pushInt(int64(f(*v0, int(c.int64(1)))))
 		}
 	case func(memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), int(c.int64(1)))
+			v0 := c.view(0)
+			x, err := f(*v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -656,11 +670,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), int(c.int64(1))))
+			v0 := c.view(0)
+			c.pushInt(f(*v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), int(c.int64(1)))
+			v0 := c.view(0)
+			x, err := f(*v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -669,11 +685,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), int(c.int64(1))))
+			v0 := c.view(0)
+			c.pushFloat(f(*v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), int(c.int64(1)))
+			v0 := c.view(0)
+			x, err := f(*v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -682,11 +700,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), int(c.int64(1))))
+			v0 := c.view(0)
+			c.pushBool(f(*v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), int(c.int64(1)))
+			v0 := c.view(0)
+			x, err := f(*v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -695,21 +715,25 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.float64(1))
+			v0 := c.view(0)
+			f(*v0, c.float64(1))
 		}
 	case func(memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.float64(1)); err != nil {
+			v0 := c.view(0)
+			if err := f(*v0, c.float64(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.float64(1))))
+			v0 := c.view(0)
+			c.pushInt(int64(f(*v0, c.float64(1))))
 		}
 	case func(memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.float64(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -718,11 +742,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.float64(1)))
+			v0 := c.view(0)
+			c.pushInt(f(*v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.float64(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -731,11 +757,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.float64(1)))
+			v0 := c.view(0)
+			c.pushFloat(f(*v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.float64(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -744,11 +772,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.float64(1)))
+			v0 := c.view(0)
+			c.pushBool(f(*v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.float64(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -757,21 +787,25 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.float64(1), c.float64(2))
+			v0 := c.view(0)
+			f(*v0, c.float64(1), c.float64(2))
 		}
 	case func(memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.float64(1), c.float64(2)); err != nil {
+			v0 := c.view(0)
+			if err := f(*v0, c.float64(1), c.float64(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.float64(1), c.float64(2))))
+			v0 := c.view(0)
+			c.pushInt(int64(f(*v0, c.float64(1), c.float64(2))))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.float64(1), c.float64(2))
+			v0 := c.view(0)
+			x, err := f(*v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -780,11 +814,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.float64(1), c.float64(2)))
+			v0 := c.view(0)
+			c.pushInt(f(*v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.float64(1), c.float64(2))
+			v0 := c.view(0)
+			x, err := f(*v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -793,11 +829,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.float64(1), c.float64(2)))
+			v0 := c.view(0)
+			c.pushFloat(f(*v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.float64(1), c.float64(2))
+			v0 := c.view(0)
+			x, err := f(*v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -806,11 +844,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.float64(1), c.float64(2)))
+			v0 := c.view(0)
+			c.pushBool(f(*v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.float64(1), c.float64(2))
+			v0 := c.view(0)
+			x, err := f(*v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -819,21 +859,25 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.int64(1))
+			v0 := c.view(0)
+			f(*v0, c.int64(1))
 		}
 	case func(memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.int64(1)); err != nil {
+			v0 := c.view(0)
+			if err := f(*v0, c.int64(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.int64(1))))
+			v0 := c.view(0)
+			c.pushInt(int64(f(*v0, c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.int64(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -842,11 +886,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.int64(1)))
+			v0 := c.view(0)
+			c.pushInt(f(*v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.int64(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -855,11 +901,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.int64(1)))
+			v0 := c.view(0)
+			c.pushFloat(f(*v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.int64(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -868,11 +916,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.int64(1)))
+			v0 := c.view(0)
+			c.pushBool(f(*v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.int64(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -881,21 +931,25 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.string(1))
+			v0 := c.view(0)
+			f(*v0, c.string(1))
 		}
 	case func(memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.string(1)); err != nil {
+			v0 := c.view(0)
+			if err := f(*v0, c.string(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.string(1))))
+			v0 := c.view(0)
+			c.pushInt(int64(f(*v0, c.string(1))))
 		}
 	case func(memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.string(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.string(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -904,11 +958,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.string(1)))
+			v0 := c.view(0)
+			c.pushInt(f(*v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.string(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.string(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -917,11 +973,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.string(1)))
+			v0 := c.view(0)
+			c.pushFloat(f(*v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.string(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.string(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -930,11 +988,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.string(1)))
+			v0 := c.view(0)
+			c.pushBool(f(*v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.string(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.string(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -943,21 +1003,25 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.bool(1))
+			v0 := c.view(0)
+			f(*v0, c.bool(1))
 		}
 	case func(memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.bool(1)); err != nil {
+			v0 := c.view(0)
+			if err := f(*v0, c.bool(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.bool(1))))
+			v0 := c.view(0)
+			c.pushInt(int64(f(*v0, c.bool(1))))
 		}
 	case func(memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.bool(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -966,11 +1030,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.bool(1)))
+			v0 := c.view(0)
+			c.pushInt(f(*v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.bool(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -979,11 +1045,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.bool(1)))
+			v0 := c.view(0)
+			c.pushFloat(f(*v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.bool(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -992,11 +1060,13 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.bool(1)))
+			v0 := c.view(0)
+			c.pushBool(f(*v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.bool(1))
+			v0 := c.view(0)
+			x, err := f(*v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1005,21 +1075,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			f(*v0, *v1)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			if err := f(*v0, *v1); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(int64(f(*v0, *v1)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1028,11 +1106,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(f(*v0, *v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1041,11 +1123,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushFloat(f(*v0, *v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1054,11 +1140,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushBool(f(*v0, *v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1067,21 +1157,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), int(c.int64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			f(*v0, *v1, int(c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), int(c.int64(2))); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			if err := f(*v0, *v1, int(c.int64(2))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), int(c.int64(2)))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(int64(f(*v0, *v1, int(c.int64(2)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), int(c.int64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1090,11 +1188,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), int(c.int64(2))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(f(*v0, *v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), int(c.int64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1103,11 +1205,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), int(c.int64(2))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushFloat(f(*v0, *v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), int(c.int64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1116,11 +1222,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), int(c.int64(2))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushBool(f(*v0, *v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), int(c.int64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1129,21 +1239,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.float64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			f(*v0, *v1, c.float64(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.float64(2)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			if err := f(*v0, *v1, c.float64(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.float64(2))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(int64(f(*v0, *v1, c.float64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.float64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1152,11 +1270,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.float64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(f(*v0, *v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.float64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1165,11 +1287,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.float64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushFloat(f(*v0, *v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.float64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1178,11 +1304,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.float64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushBool(f(*v0, *v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.float64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1191,21 +1321,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.float64(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			f(*v0, *v1, c.float64(2), c.float64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.float64(2), c.float64(3)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			if err := f(*v0, *v1, c.float64(2), c.float64(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.float64(2), c.float64(3))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(int64(f(*v0, *v1, c.float64(2), c.float64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.float64(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1214,11 +1352,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.float64(2), c.float64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(f(*v0, *v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.float64(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1227,11 +1369,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.float64(2), c.float64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushFloat(f(*v0, *v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.float64(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1240,11 +1386,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.float64(2), c.float64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushBool(f(*v0, *v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.float64(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1253,21 +1403,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.int64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			f(*v0, *v1, c.int64(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.int64(2)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			if err := f(*v0, *v1, c.int64(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.int64(2))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(int64(f(*v0, *v1, c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.int64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1276,11 +1434,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.int64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(f(*v0, *v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.int64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1289,11 +1451,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.int64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushFloat(f(*v0, *v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.int64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1302,11 +1468,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.int64(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushBool(f(*v0, *v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.int64(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1315,21 +1485,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.string(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			f(*v0, *v1, c.string(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.string(2)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			if err := f(*v0, *v1, c.string(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.string(2))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(int64(f(*v0, *v1, c.string(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.string(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.string(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1338,11 +1516,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.string(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(f(*v0, *v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.string(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.string(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1351,11 +1533,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.string(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushFloat(f(*v0, *v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.string(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.string(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1364,11 +1550,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.string(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushBool(f(*v0, *v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.string(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.string(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1377,21 +1567,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.bool(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			f(*v0, *v1, c.bool(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.bool(2)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			if err := f(*v0, *v1, c.bool(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.bool(2))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(int64(f(*v0, *v1, c.bool(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.bool(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1400,11 +1598,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.bool(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushInt(f(*v0, *v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.bool(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1413,11 +1615,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.bool(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushFloat(f(*v0, *v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.bool(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1426,11 +1632,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.bool(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			c.pushBool(f(*v0, *v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.bool(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			x, err := f(*v0, *v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1439,21 +1649,33 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			f(*v0, *v1, *v2)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			if err := f(*v0, *v1, *v2); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(int64(f(*v0, *v1, *v2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1462,11 +1684,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(f(*v0, *v1, *v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1475,11 +1703,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushFloat(f(*v0, *v1, *v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1488,11 +1722,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushBool(f(*v0, *v1, *v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1501,21 +1741,33 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), int(c.int64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			f(*v0, *v1, *v2, int(c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), int(c.int64(3))); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			if err := f(*v0, *v1, *v2, int(c.int64(3))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), int(c.int64(3)))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(int64(f(*v0, *v1, *v2, int(c.int64(3)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), int(c.int64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1524,11 +1776,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), int(c.int64(3))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(f(*v0, *v1, *v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), int(c.int64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1537,11 +1795,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), int(c.int64(3))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushFloat(f(*v0, *v1, *v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), int(c.int64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1550,11 +1814,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), int(c.int64(3))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushBool(f(*v0, *v1, *v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), int(c.int64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1563,21 +1833,33 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			f(*v0, *v1, *v2, c.float64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.float64(3)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			if err := f(*v0, *v1, *v2, c.float64(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.float64(3))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(int64(f(*v0, *v1, *v2, c.float64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1586,11 +1868,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.float64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(f(*v0, *v1, *v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1599,11 +1887,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.float64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushFloat(f(*v0, *v1, *v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1612,11 +1906,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.float64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushBool(f(*v0, *v1, *v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.float64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1625,21 +1925,33 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			f(*v0, *v1, *v2, c.float64(3), c.float64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			if err := f(*v0, *v1, *v2, c.float64(3), c.float64(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(int64(f(*v0, *v1, *v2, c.float64(3), c.float64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1648,11 +1960,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(f(*v0, *v1, *v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1661,11 +1979,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushFloat(f(*v0, *v1, *v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1674,11 +1998,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushBool(f(*v0, *v1, *v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.float64(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1687,21 +2017,33 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.int64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			f(*v0, *v1, *v2, c.int64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.int64(3)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			if err := f(*v0, *v1, *v2, c.int64(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.int64(3))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(int64(f(*v0, *v1, *v2, c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.int64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1710,11 +2052,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.int64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(f(*v0, *v1, *v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.int64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1723,11 +2071,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.int64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushFloat(f(*v0, *v1, *v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.int64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1736,11 +2090,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.int64(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushBool(f(*v0, *v1, *v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.int64(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1749,21 +2109,33 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.string(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			f(*v0, *v1, *v2, c.string(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.string(3)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			if err := f(*v0, *v1, *v2, c.string(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.string(3))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(int64(f(*v0, *v1, *v2, c.string(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.string(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.string(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1772,11 +2144,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.string(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(f(*v0, *v1, *v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.string(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.string(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1785,11 +2163,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.string(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushFloat(f(*v0, *v1, *v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.string(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.string(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1798,11 +2182,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.string(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushBool(f(*v0, *v1, *v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.string(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.string(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1811,21 +2201,33 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.bool(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			f(*v0, *v1, *v2, c.bool(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.bool(3)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			if err := f(*v0, *v1, *v2, c.bool(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.bool(3))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(int64(f(*v0, *v1, *v2, c.bool(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.bool(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1834,11 +2236,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.bool(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushInt(f(*v0, *v1, *v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.bool(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1847,11 +2255,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.bool(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushFloat(f(*v0, *v1, *v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.bool(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1860,11 +2274,17 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.bool(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			c.pushBool(f(*v0, *v1, *v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.bool(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			x, err := f(*v0, *v1, *v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1873,21 +2293,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.view(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			f(*v0, *v1, *v2, *v3)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.view(3)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			if err := f(*v0, *v1, *v2, *v3); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.view(3))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(int64(f(*v0, *v1, *v2, *v3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1896,11 +2332,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.view(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(f(*v0, *v1, *v2, *v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1909,11 +2353,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.view(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushFloat(f(*v0, *v1, *v2, *v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1922,11 +2374,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.view(3)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushBool(f(*v0, *v1, *v2, *v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1935,21 +2395,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			f(*v0, *v1, *v2, *v3, int(c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4))); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			if err := f(*v0, *v1, *v2, *v3, int(c.int64(4))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4)))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(int64(f(*v0, *v1, *v2, *v3, int(c.int64(4)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1958,11 +2434,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(f(*v0, *v1, *v2, *v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1971,11 +2455,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushFloat(f(*v0, *v1, *v2, *v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1984,11 +2476,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushBool(f(*v0, *v1, *v2, *v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), int(c.int64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1997,21 +2497,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			f(*v0, *v1, *v2, *v3, c.float64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			if err := f(*v0, *v1, *v2, *v3, c.float64(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.float64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2020,11 +2536,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(f(*v0, *v1, *v2, *v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2033,11 +2557,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushFloat(f(*v0, *v1, *v2, *v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2046,11 +2578,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushBool(f(*v0, *v1, *v2, *v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2059,21 +2599,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			if err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2082,11 +2638,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2095,11 +2659,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushFloat(f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2108,11 +2680,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushBool(f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.float64(4), c.float64(5))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2121,21 +2701,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			f(*v0, *v1, *v2, *v3, c.int64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			if err := f(*v0, *v1, *v2, *v3, c.int64(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2144,11 +2740,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(f(*v0, *v1, *v2, *v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2157,11 +2761,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushFloat(f(*v0, *v1, *v2, *v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2170,11 +2782,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushBool(f(*v0, *v1, *v2, *v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.int64(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2183,21 +2803,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			f(*v0, *v1, *v2, *v3, c.string(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			if err := f(*v0, *v1, *v2, *v3, c.string(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.string(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.string(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2206,11 +2842,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(f(*v0, *v1, *v2, *v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.string(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2219,11 +2863,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushFloat(f(*v0, *v1, *v2, *v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.string(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2232,11 +2884,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushBool(f(*v0, *v1, *v2, *v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.string(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.string(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2245,21 +2905,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
-			f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			f(*v0, *v1, *v2, *v3, c.bool(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
-			if err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4)); err != nil {
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			if err := f(*v0, *v1, *v2, *v3, c.bool(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
-			c.pushInt(int64(f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4))))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.bool(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2268,11 +2944,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
-			c.pushInt(f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushInt(f(*v0, *v1, *v2, *v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2281,11 +2965,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
-			c.pushFloat(f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushFloat(f(*v0, *v1, *v2, *v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2294,11 +2986,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
-			c.pushBool(f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4)))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			c.pushBool(f(*v0, *v1, *v2, *v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
-			x, err := f(c.view(0), c.view(1), c.view(2), c.view(3), c.bool(4))
+			v0 := c.view(0)
+			v1 := c.view(1)
+			v2 := c.view(2)
+			v3 := c.view(3)
+			x, err := f(*v0, *v1, *v2, *v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
 				return
