@@ -66,19 +66,20 @@ def call_rows(left_out: list[str]) -> list[Row]:
         left_out.append("rows against tvm-ffi: its peer is not built")
     else:
         peer = tvm_ffi.load_module(str(lib))
-        t = tvm_ffi.from_dlpack(a)
+        # tvm-ffi's own tensors show their exchange table only through this class.
+        t = tvm_ffi.core.DLTensorTestWrapper(tvm_ffi.from_dlpack(a))
         names |= {"t": t, "g1": gobench.take1, "g3": gobench.take3, "f1": peer.take1, "f3": peer.take3}
         assert gobench.take1(t) == peer.take1(t) == 1024
         rows += [
             Row(
-                "call, one tvm-ffi tensor",
+                "call, one tensor with an exchange table",
                 statement("g1(t)", names),
                 "tvm-ffi",
                 statement("f1(t)", names),
                 1.0,
             ),
             Row(
-                "call, three tvm-ffi tensors",
+                "call, three tensors with exchange tables",
                 statement("g3(t, t, t)", names),
                 "tvm-ffi",
                 statement("f3(t, t, t)", names),
@@ -172,15 +173,17 @@ def go_rows(left_out: list[str]) -> list[Row]:
     if not binary.exists():
         left_out.append(f"Go: import + release: {binary} is not built")
         return []
-    bench = "BenchmarkImportRelease"  # has both loops, over the same tensors
+    bench = "BenchmarkImportRelease"  # has all loops, over the same tensors
     return [
         Row(
             "Go: import + release of a tensor",
-            go_benchmark(binary, bench, "ns/tensor-go"),
-            "C loop",
-            go_benchmark(binary, bench, "ns/tensor-c"),
+            go_benchmark(binary, bench, "ns/go"),
+            peer,
+            go_benchmark(binary, bench, metric),
             2.0,
+            rounds=7,
         )
+        for peer, metric in (("C loop, bare", "ns/c-bare"), ("C loop, with a handle", "ns/c-held"))
     ]
 
 

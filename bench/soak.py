@@ -67,6 +67,8 @@ def kinds() -> dict[str, tuple[Callable[[], Any], list[Any]]]:
 
         t = tvm_ffi.from_dlpack(a)
         table["tvm-ffi"] = (lambda: gobench.take1(t), [t])
+        x = tvm_ffi.core.DLTensorTestWrapper(t)
+        table["an exchange table"] = (lambda: gobench.take1(x), [x])
         table["tvm-ffi, made by Go"] = (lambda: tvm_ffi.from_dlpack(gobench.make(4, 4)), [])
     if importlib.util.find_spec("jax"):
         import jax.dlpack
