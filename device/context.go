@@ -1,0 +1,214 @@
+package device
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/go-handoff/handoff/device/driver"
+)
+
+type contextKind uint8
+
+const (
+	contextPrimary  contextKind = iota // kept by its Device
+	contextCreated                     // destroyed with its last user
+	contextBorrowed                    // of another library
+)
+
+// Context is a CUDA context: an address space with its streams, events and
+// memory on one device. It may be used from any goroutine; no goroutine has a
+// current one, and every call names its own.
+//
+// Close destroys a context that [Device.NewContext] created once nothing that
+// was made in it is open any more. A primary or borrowed one is never
+// destroyed.
+type Context struct {
+	object
+	dev     *Device
+	handle  driver.ContextHandle
+	kind    contextKind
+	cleanup runtime.Cleanup
+}
+
+// contextRegistry finds the Context of a handle.
+type contextRegistry struct {
+	registry[driver.ContextHandle, Context]
+}
+
+var contexts contextRegistry
+
+// adopt returns the Context of a handle, new if need be.
+func (r *contextRegistry) adopt(d *Device, h driver.ContextHandle, kind contextKind) *Context {
+	c, _ := r.resolve(h, func(c *Context) bool { return !c.closed.Load() && c.dev == d }, func() (*Context, error) {
+		c := &Context{dev: d, handle: h, kind: kind}
+		c.own = &owner{kind: new(counter), final: func() error { return nil }}
+		c.own.refs.Store(1)
+		return c, nil
+	})
+	return c
+}
+
+// NewContext creates a context beside the primary one. Most programs do not
+// need any. flags are the driver's (CtxSched...).
+func (d *Device) NewContext(flags uint32) (*Context, error) {
+	h, res := d.d.ContextNew(flags, d.ordinal)
+	if err := check("create context", d.ordinal, res); err != nil {
+		return nil, err
+	}
+	c := &Context{dev: d, handle: h, kind: contextCreated}
+	drv, dev := d.d, d.ordinal
+	c.own = newOwner(&stats.contexts, "device.Context", func() error {
+		drv.ForgetContext(h, false)
+		return check("destroy context", dev, drv.CtxDestroy(h))
+	})
+	c.cleanup = guard(c, c.own)
+	contexts.put(h, c)
+	return c, nil
+}
+
+// WrapContext returns the Context of a handle of another library. It asks the
+// driver for the device; the caller keeps the context alive.
+func WrapContext(handle driver.ContextHandle) (*Context, error) {
+	d, err := lib()
+	if err != nil {
+		return nil, err
+	}
+	if handle == 0 {
+		return nil, &Error{Op: "wrap context", Device: -1, Code: driver.ErrorInvalidContext, Detail: "the handle is null"}
+	}
+	ord, res := d.CtxGetDevice(handle)
+	if err := check("wrap context", -1, res); err != nil {
+		return nil, err
+	}
+	dev, err := Open(int(ord))
+	if err != nil {
+		return nil, err
+	}
+	// Another library may have taken the primary context before we did.
+	if _, active, res := d.DevicePrimaryCtxGetState(ord); res == driver.Success && active != 0 {
+		if p, err := dev.PrimaryContext(); err == nil && p.handle == handle {
+			return p, nil
+		}
+	}
+	return contexts.adopt(dev, handle, contextBorrowed), nil
+}
+
+// CurrentContext returns the context that is current on the calling thread,
+// for example because another library made it so, or nil. The goroutine should
+// be locked to its thread.
+func CurrentContext() (*Context, error) {
+	d, err := lib()
+	if err != nil {
+		return nil, err
+	}
+	h, res := d.CtxGetCurrent()
+	if err := check("get current context", -1, res); err != nil || h == 0 {
+		return nil, err
+	}
+	return WrapContext(h)
+}
+
+// Handle returns the raw handle. It is valid while c is open.
+func (c *Context) Handle() driver.ContextHandle { return c.handle }
+
+// Device returns the device of the context.
+func (c *Context) Device() *Device { return c.dev }
+
+// Primary says whether c is the primary context of its device.
+func (c *Context) Primary() bool { return c.kind == contextPrimary }
+
+// String returns the context's device and what it is.
+func (c *Context) String() string {
+	switch c.kind {
+	case contextPrimary:
+		return "primary context of " + c.dev.String()
+	case contextCreated:
+		return fmt.Sprintf("context %#x of %v", uintptr(c.handle), c.dev)
+	}
+	return fmt.Sprintf("foreign context %#x of %v", uintptr(c.handle), c.dev)
+}
+
+// Close gives the context up. Streams, events and buffers made in it stay
+// usable; the context is destroyed with the last of them. A primary or
+// borrowed context stays as it is. It may be called twice.
+func (c *Context) Close() error {
+	if c.kind != contextCreated {
+		return nil
+	}
+	if c.closed.Swap(true) {
+		return nil
+	}
+	c.cleanup.Stop()
+	contexts.drop(c.handle, c)
+	return c.own.dispose()
+}
+
+// SetCurrent makes c current on the calling thread, for code that relies on
+// it, and locks the goroutine to the thread. restore makes current what was
+// before and unlocks; it is called on the same goroutine, once, best with
+// defer. Called on another one it does nothing but return [ErrThread].
+func (c *Context) SetCurrent() (restore func() error, err error) {
+	if err := c.enter("set current"); err != nil {
+		return nil, err
+	}
+	runtime.LockOSThread()
+	old, res := c.dev.d.ContextSwap(c.handle)
+	if err := check("set current", c.dev.ordinal, res); err != nil {
+		runtime.UnlockOSThread()
+		c.exit()
+		return nil, err
+	}
+	thread := threadID()
+	var done atomic.Bool
+	return func() error {
+		if threadID() != thread {
+			return fmt.Errorf("device: restore context: %w", ErrThread)
+		}
+		if done.Swap(true) {
+			return nil
+		}
+		defer runtime.UnlockOSThread()
+		defer c.exit()
+		_, res := c.dev.d.ContextSwap(old)
+		return check("restore context", c.dev.ordinal, res)
+	}, nil
+}
+
+// Synchronize waits until all work of the context is done, or ctx ends; ending
+// the wait does not end the work. The driver can only block a thread for this:
+// so it does, and no more than a few at a time.
+func (c *Context) Synchronize(ctx context.Context) error {
+	if err := c.enter("synchronize context"); err != nil {
+		return err
+	}
+	return blocking(ctx, func() error {
+		defer c.exit()
+		return check("synchronize context", c.dev.ordinal, c.dev.d.CtxSynchronize(c.handle))
+	}, c.exit)
+}
+
+// Priorities returns the range of stream priorities. The most urgent is the
+// smaller number.
+func (c *Context) Priorities() (least, greatest int, err error) {
+	if err := c.enter("priorities"); err != nil {
+		return 0, 0, err
+	}
+	defer c.exit()
+	l, g, res := c.dev.d.CtxGetStreamPriorityRange(c.handle)
+	return int(l), int(g), check("priorities", c.dev.ordinal, res)
+}
+
+// DefaultStream returns the legacy default stream of the context, which waits
+// for and holds up every stream that is not non-blocking.
+func (c *Context) DefaultStream() (*Stream, error) {
+	return wrapStream(c, driver.LegacyStream, nil)
+}
+
+// PerThreadStream returns the default stream of the calling thread. The
+// goroutine must be locked to its thread as long as it uses the stream;
+// another thread gets [ErrThread].
+func (c *Context) PerThreadStream() (*Stream, error) {
+	return wrapStream(c, driver.PerThreadStream, nil)
+}

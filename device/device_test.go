@@ -1,0 +1,264 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-handoff/handoff/device"
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/internal/testdriver"
+)
+
+func isNoDriver(err error) bool { return errors.Is(err, device.ErrNoDriver) }
+
+func TestNoDriver(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), "DEVICE_TEST_CHILD=none", "HANDOFF_DRIVER=none")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+func TestDevices(t *testing.T) {
+	d := open(t, 0)
+	n, err := device.Count()
+	require.NoError(t, err)
+	i := 0
+	for dev, err := range device.Devices() {
+		require.NoError(t, err)
+		require.Equal(t, i, dev.Ordinal())
+		again, err := device.Open(i)
+		require.NoError(t, err)
+		require.Same(t, dev, again)
+		i++
+	}
+	require.Equal(t, n, i)
+
+	for _, bad := range []int{-1, n, 1 << 30} {
+		_, err := device.Open(bad)
+		require.ErrorIs(t, err, device.ErrInvalidDevice)
+	}
+
+	name, err := d.Name()
+	require.NoError(t, err)
+	require.NotEmpty(t, name)
+	if !testdriver.Real() {
+		require.Contains(t, strings.ToLower(name), "software", "it says what it is")
+	}
+	id, err := d.UUID()
+	require.NoError(t, err)
+	require.Regexp(t, `^GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`, id.String())
+	byID, err := device.ByUUID(id)
+	require.NoError(t, err)
+	require.Same(t, d, byID)
+	_, err = device.ByUUID(device.UUID{1, 2, 3}) // B304: a plain answer
+	require.ErrorIs(t, err, device.ErrInvalidDevice)
+	pci, err := d.PCIBusID()
+	require.NoError(t, err)
+	byPCI, err := device.ByPCIBusID(pci)
+	require.NoError(t, err)
+	require.Same(t, d, byPCI)
+	_, err = device.ByPCIBusID("nonsense")
+	require.Error(t, err)
+
+	total, err := d.TotalMemory()
+	require.NoError(t, err)
+	free, total2, err := d.MemoryInfo()
+	require.NoError(t, err)
+	require.Positive(t, free)
+	require.LessOrEqual(t, free, total2)
+	require.LessOrEqual(t, total2, total)
+	major, minor, err := d.ComputeCapability()
+	require.NoError(t, err)
+	arch, err := d.Arch()
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimLeft(arch, "0"), strings.TrimLeft(arch, "0"))
+	require.GreaterOrEqual(t, major, 3)
+	require.GreaterOrEqual(t, minor, 0)
+	require.NotEmpty(t, arch)
+}
+
+func TestProperties(t *testing.T) {
+	d := open(t, 0)
+	p, err := d.Properties()
+	require.NoError(t, err)
+	warp, ok := p.ByName("warp_size")
+	require.True(t, ok)
+	require.Equal(t, 32, warp)
+	same, ok := p.Get(driver.AttrWarpSize)
+	require.True(t, ok)
+	require.Equal(t, warp, same)
+	_, ok = p.ByName("warp_core")
+	require.False(t, ok)
+	n := 0
+	for a, v := range p.All() {
+		got, err := d.Attribute(a)
+		require.NoError(t, err)
+		require.Equal(t, v, got)
+		n++
+	}
+	require.Greater(t, n, 20)
+	_, err = d.Attribute(driver.DeviceAttribute(100000))
+	require.ErrorIs(t, err, device.ErrInvalidValue)
+	var e *device.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, 0, e.Device)
+	require.Equal(t, "CUDA_ERROR_INVALID_VALUE", e.Name())
+	require.NotEmpty(t, e.Message())
+	require.EqualError(t, err, "device: attribute device_attribute_100000 on device 0: an argument is out of range (CUDA_ERROR_INVALID_VALUE)")
+}
+
+func current(t testing.TB, d *device.Device) driver.ContextHandle {
+	t.Helper()
+	h, res := d.Driver().CtxGetCurrent()
+	require.NoError(t, res.Err())
+	return h
+}
+
+func TestSetCurrent(t *testing.T) {
+	d := open(t, 0)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ctx, err := d.PrimaryContext()
+	require.NoError(t, err)
+	require.True(t, ctx.Primary())
+	before := current(t, d)
+	none, err := device.CurrentContext()
+	require.NoError(t, err)
+	require.Nil(t, none)
+
+	restore, err := d.SetCurrent()
+	require.NoError(t, err)
+	require.Equal(t, ctx.Handle(), current(t, d))
+	now, err := device.CurrentContext()
+	require.NoError(t, err)
+	require.Same(t, ctx, now, "a handle that is seen again is the same object")
+
+	// Nested, and of another context.
+	other, err := d.NewContext(0)
+	require.NoError(t, err)
+	restore2, err := other.SetCurrent()
+	require.NoError(t, err)
+	now, err = device.CurrentContext()
+	require.NoError(t, err)
+	require.Same(t, other, now)
+
+	// On another goroutine it refuses, and does nothing.
+	failed := make(chan error)
+	go func() { runtime.LockOSThread(); failed <- restore2() }()
+	require.ErrorIs(t, <-failed, device.ErrThread)
+	require.Equal(t, other.Handle(), current(t, d))
+
+	// Closed while it is current: it goes when it no longer is.
+	require.NoError(t, other.Close())
+	require.NoError(t, other.Close())
+	_, err = other.SetCurrent()
+	require.ErrorIs(t, err, device.ErrClosed)
+	require.NoError(t, restore2())
+	require.NoError(t, restore2(), "twice")
+	require.Equal(t, ctx.Handle(), current(t, d))
+	require.NoError(t, restore())
+	require.Equal(t, before, current(t, d))
+	require.NoError(t, ctx.Close(), "the primary context stays")
+	_, err = d.NewStream(nil)
+	require.NoError(t, err)
+	runtime.GC() // the stream above was forgotten on purpose
+	waitFor(t, func() bool { return device.Stats().Streams == 0 })
+
+	t.Run("restores when the code between panics", func(t *testing.T) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		before := current(t, d)
+		require.Panics(t, func() {
+			restore, err := d.SetCurrent()
+			require.NoError(t, err)
+			defer func() { require.NoError(t, restore()) }()
+			panic("oops")
+		})
+		require.Equal(t, before, current(t, d))
+	})
+}
+
+// waitFor yields until something becomes true, which the collector brings about.
+func waitFor(t testing.TB, ok func() bool) {
+	t.Helper()
+	ctx := soon(t)
+	for !ok() {
+		require.NoError(t, ctx.Err(), "it never happened")
+		runtime.GC()
+		runtime.Gosched()
+	}
+}
+
+func TestForeignContext(t *testing.T) {
+	d := open(t, 0)
+	drv := d.Driver()
+	h, res := drv.ContextNew(0, d.Handle())
+	require.NoError(t, res.Err())
+	defer func() {
+		drv.ForgetContext(h, false)
+		require.NoError(t, drv.CtxDestroy(h).Err())
+	}()
+	c, err := device.WrapContext(h)
+	require.NoError(t, err)
+	again, err := device.WrapContext(h)
+	require.NoError(t, err)
+	require.Same(t, c, again)
+	require.Same(t, d, c.Device())
+	require.False(t, c.Primary())
+	require.NoError(t, c.Close(), "a borrowed context stays")
+	s, err := c.NewStream(nil)
+	require.NoError(t, err)
+	require.Same(t, c, s.Context())
+	require.NoError(t, c.Synchronize(soon(t)))
+	require.NoError(t, s.Close())
+	_, err = device.WrapContext(0)
+	require.ErrorIs(t, err, device.ErrInvalidContext)
+}
+
+func TestPeers(t *testing.T) {
+	a := open(t, 0)
+	can, err := a.CanAccess(a)
+	require.NoError(t, err)
+	require.True(t, can)
+	require.NoError(t, a.EnableAccess(a))
+	b := open(t, 1)
+	can, err = a.CanAccess(b)
+	require.NoError(t, err)
+	if !can {
+		err := a.EnableAccess(b)
+		require.ErrorIs(t, err, device.ErrPeerAccess)
+		require.Contains(t, err.Error(), "device 0") // B287: both are named
+		require.Contains(t, err.Error(), "device 1")
+		return
+	}
+	require.NoError(t, a.EnableAccess(b))
+	require.NoError(t, a.EnableAccess(b), "B285 twice")
+	require.NoError(t, a.DisableAccess(b))
+	require.NoError(t, a.DisableAccess(b))
+}
+
+func TestContextSynchronize(t *testing.T) {
+	d := open(t, 0)
+	s := newStream(t, d)
+	release := block(t, s)
+	ctx, cancel := context.WithCancelCause(background)
+	why := errors.New("enough")
+	done := make(chan error)
+	go func() { done <- d.Synchronize(ctx) }()
+	cancel(why)
+	require.ErrorIs(t, <-done, why)
+	require.ErrorIs(t, d.Synchronize(ctx), why)
+	release()
+	require.NoError(t, d.Synchronize(soon(t)))
+	require.NoError(t, d.Synchronize(background))
+	require.True(t, isDone(t, s))
+}

@@ -1,0 +1,146 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/internal/leak"
+)
+
+// owner is what a handle owns at the driver. It outlives the Go object (the
+// cleanup of the object has it) and never points back to it. It is counted:
+// one reference for the object until it is closed, one for each object that
+// depends on it, one for each call in flight. So objects may be closed in any
+// order, and while another goroutine uses them.
+type owner struct {
+	refs  atomic.Int64
+	final func() error // gives the handle back; runs once
+	kind  *counter
+	token leak.Token
+	once  atomic.Bool // the object's own reference was dropped
+}
+
+func newOwner(kind *counter, name string, final func() error) *owner {
+	o := &owner{final: final, kind: kind, token: leak.Track(name)}
+	o.refs.Store(1)
+	kind.add()
+	return o
+}
+
+// ref takes a reference, unless the last one is gone.
+func (o *owner) ref() bool {
+	for {
+		n := o.refs.Load()
+		if n <= 0 {
+			return false
+		}
+		if o.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (o *owner) unref() error {
+	if o.refs.Add(-1) != 0 {
+		return nil
+	}
+	o.token.Done()
+	o.kind.drop()
+	err := o.final()
+	if errors.Is(err, ErrShutdown) {
+		return nil // the driver has cleaned up by itself
+	}
+	return err
+}
+
+// dispose drops the object's own reference, once.
+func (o *owner) dispose() error {
+	if o.once.Swap(true) {
+		return nil
+	}
+	return o.unref()
+}
+
+// guard makes a forgotten object give its handle back. It does so on the
+// reaper's goroutine: a cleanup may neither wait nor take locks.
+func guard[T any](obj *T, o *owner) runtime.Cleanup {
+	return runtime.AddCleanup(obj, func(o *owner) {
+		if o.once.Swap(true) {
+			return
+		}
+		stats.collected.Add(1)
+		reap(func() { _ = o.unref() })
+	}, o)
+}
+
+// object is the life cycle that all handles share.
+type object struct {
+	own    *owner
+	closed atomic.Bool
+}
+
+// enter begins a use: the handle stays valid until exit.
+func (b *object) enter(op string) error {
+	if b.closed.Load() || !b.own.ref() {
+		return closed(op)
+	}
+	return nil
+}
+
+func (b *object) exit() { _ = b.own.unref() }
+
+// hold makes the object stay for one that depends on it.
+func (b *object) hold(op string) (*owner, error) {
+	if err := b.enter(op); err != nil {
+		return nil, err
+	}
+	return b.own, nil
+}
+
+// reaper runs what cleanups leave behind, on one goroutine that ends when
+// there is no more.
+var reaper struct {
+	sync.Mutex
+	queue   []func()
+	running bool
+}
+
+func reap(f func()) {
+	reaper.Lock()
+	defer reaper.Unlock()
+	reaper.queue = append(reaper.queue, f)
+	if !reaper.running {
+		reaper.running = true
+		go runReaper()
+	}
+}
+
+func runReaper() {
+	for {
+		reaper.Lock()
+		if len(reaper.queue) == 0 {
+			reaper.running = false
+			reaper.Unlock()
+			return
+		}
+		queue := reaper.queue
+		reaper.queue = nil
+		reaper.Unlock()
+		for _, f := range queue {
+			f()
+		}
+	}
+}
+
+// lib returns the driver of the process.
+func lib() (*driver.Driver, error) {
+	d, err := driver.Default()
+	if err != nil {
+		return nil, fmt.Errorf("device: %w", err)
+	}
+	return d, nil
+}
