@@ -31,12 +31,38 @@ __attribute__((destructor)) static void process_ends(void)
 }
 
 /*
+ * Memory
+ */
+
+static _Atomic(int) fail_in;
+
+void ho_fail_alloc(int n)
+{
+	atomic_store(&fail_in, n);
+}
+
+static int fails(void)
+{
+	return atomic_load_explicit(&fail_in, memory_order_relaxed) > 0 && atomic_fetch_sub(&fail_in, 1) == 1;
+}
+
+static void *get(size_t size)
+{
+	return fails() ? NULL : malloc(size);
+}
+
+static void *get_aligned(size_t align, size_t size)
+{
+	return fails() ? NULL : aligned_alloc(align, size);
+}
+
+/*
  * Owners
  */
 
 ho_owner *ho_owner_new(void (*last)(ho_owner *), void *ptr, uint64_t u)
 {
-	ho_owner *o = malloc(sizeof(*o));
+	ho_owner *o = get(sizeof(*o));
 	if (o == NULL)
 		return NULL;
 	atomic_init(&o->refs, 1);
@@ -112,7 +138,7 @@ ho_owner *ho_owner_alloc(size_t bytes, void **data)
 	if (bytes != 0) {
 		if (bytes > PTRDIFF_MAX - align)
 			return NULL;
-		p = aligned_alloc(align, (bytes + align - 1) / align * align);
+		p = get_aligned(align, (bytes + align - 1) / align * align);
 		if (p == NULL)
 			return NULL;
 	}
@@ -205,7 +231,7 @@ static block *block_get(int32_t ndim)
 		if (b != NULL)
 			return b;
 	}
-	b = malloc(sizeof(*b) + 2 * (size_t)room * sizeof(int64_t));
+	b = get(sizeof(*b) + 2 * (size_t)room * sizeof(int64_t));
 	if (b == NULL)
 		return NULL;
 	b->next = room == inline_dims ? NULL : b;

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/go-handoff/handoff/internal/cptr"
 	"github.com/go-handoff/handoff/internal/testenv/dlpacktest"
 	"github.com/stretchr/testify/require"
 )
@@ -205,4 +206,65 @@ func FuzzRawHeader(f *testing.F) {
 		require.Equal(t, alive, dlpacktest.Alive())
 		require.Equal(t, wrong, dlpacktest.Wrong())
 	})
+}
+
+func TestReleaseDuringUse(t *testing.T) {
+	// A call that uses the tensor keeps it; the release happens at its end.
+	spec := dlpacktest.Spec{Versioned: true, Major: 1, Minor: 3, Data: 4096, DeviceType: 1, Code: 2, Bits: 32, Lanes: 1}
+	before := dlpacktest.Deleted()
+	m, err := ImportVersioned(dlpacktest.New(spec))
+	require.NoError(t, err)
+	_, ok := m.use()
+	require.True(t, ok)
+	_, ok = m.use()
+	require.True(t, ok)
+	m.Release()
+	m.Release()
+	require.Equal(t, before, dlpacktest.Deleted())
+	_, ok = m.use()
+	require.False(t, ok, "closing")
+	m.done()
+	require.Equal(t, before, dlpacktest.Deleted(), "one user is left")
+	m.done()
+	require.Equal(t, before+1, dlpacktest.Deleted())
+	m.Release()
+	require.Equal(t, before+1, dlpacktest.Deleted())
+	require.False(t, m.IsLive())
+}
+
+func TestShortCutAgrees(t *testing.T) {
+	// What the short cut lets pass, the whole validation does too.
+	r := rand.New(rand.NewPCG(5, 6))
+	passed := 0
+	for range 200_000 {
+		n := r.IntN(5)
+		var shape, strides [64]int64
+		for i := range n {
+			shape[i], strides[i] = int64(r.IntN(4)), int64(r.IntN(9))-4
+			if r.IntN(8) == 0 {
+				shape[i] = interesting[r.IntN(len(interesting))]
+			}
+			if r.IntN(8) == 0 {
+				strides[i] = interesting[r.IntN(len(interesting))]
+			}
+		}
+		spec := dlpacktest.Spec{
+			Versioned: true, Major: 1, Data: uintptr(4 * r.IntN(5000)), ByteOffset: uint64(r.IntN(3)), DeviceType: int32(r.IntN(5)),
+			NDim: int32(n), Code: uint8(r.IntN(8)), Bits: uint8(8 * r.IntN(17)), Lanes: uint16(1 + r.IntN(20)/19),
+			Shape: shape[:], Strides: strides[:],
+		}
+		if r.IntN(10) == 0 {
+			spec.Data, spec.ByteOffset = uintptr(interesting[r.IntN(len(interesting))]), uint64(interesting[r.IntN(len(interesting))])
+		}
+		p := dlpacktest.New(spec)
+		tensor := &cptr.To[cManagedVersioned](p).tensor
+		if tensor.plain() {
+			passed++
+			if pr := tensor.problem(0); pr.kind != kindOK {
+				t.Fatalf("%+v: %s", spec, pr.detail())
+			}
+		}
+		dlpacktest.Release(p, true)
+	}
+	require.Greater(t, passed, 1000)
 }

@@ -104,6 +104,14 @@ func TestDataTypeNames(t *testing.T) {
 	}
 }
 
+func TestTypeCode(t *testing.T) {
+	require.Equal(t, "float8_e5m2", dlpack.CodeFloat8E5M2.String())
+	require.Equal(t, "complex", dlpack.CodeComplex.String())
+	require.Equal(t, "code19", dlpack.TypeCode(19).String())
+	require.True(t, dlpack.CodeBcomplex.Known())
+	require.False(t, dlpack.TypeCode(19).Known())
+}
+
 func TestDataTypeNamesRoundTrip(t *testing.T) {
 	// B086: every triple has a name of its own and is read back.
 	seen := map[string]dlpack.DataType{}

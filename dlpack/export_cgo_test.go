@@ -239,6 +239,26 @@ func TestExportSlice(t *testing.T) {
 		_, err = dlpack.ExportSlice(make([]uint8, 3), nil, nil, &dlpack.ExportOptions{DType: dlpack.DataType{Code: 99, Bits: 8, Lanes: 1}})
 		require.ErrorIs(t, err, dlpack.ErrDType)
 	})
+	t.Run("B335 B336 B348 part of an object that has pointers", func(t *testing.T) {
+		balanced(t)
+		type object struct {
+			next *object
+			buf  [64]byte
+			name string
+		}
+		o := &object{next: new(object), name: "x"}
+		e, err := dlpack.ExportSlice(o.buf[8:16], nil, nil, nil)
+		require.NoError(t, err)
+		m, err := dlpack.From(e, nil)
+		require.NoError(t, err)
+		e.Close()
+		o = nil
+		runtime.GC()
+		s := cptr.Slice[byte](m.Addr(), 8)
+		require.Equal(t, make([]byte, 8), s)
+		s[7] = 1
+		m.Release()
+	})
 	t.Run("memory that is not Go's", func(t *testing.T) {
 		balanced(t)
 		b, err := syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
@@ -525,6 +545,72 @@ func TestReexport(t *testing.T) {
 			dlpacktest.Release(p, true)
 		}))
 	})
+}
+
+func TestOutOfMemory(t *testing.T) {
+	// B047: each allocation fails in turn; nothing is left behind and the
+	// source stays usable.
+	balanced(t)
+	deleted := counters(t)
+	defer dlpacktest.FailAlloc(0)
+	d := tensor(func(d *dlpack.Desc) { d.Shape, d.Strides = ones(9), nil }) // not from the free list
+	released := 0
+	e, err := dlpack.ExportDesc(d, func() { released++ })
+	require.NoError(t, err)
+	m, err := importSpec(foreign(func(s *dlpacktest.Spec) { s.NDim, s.Shape, s.Strides = 9, ones(9), ones(9) }))
+	require.NoError(t, err)
+	for name, f := range map[string]func() error{
+		"export":         func() error { _, err := e.Export(true); return err },
+		"export legacy":  func() error { _, err := e.Export(false); return err },
+		"export desc":    func() error { _, err := dlpack.ExportDesc(d, func() { released += 100 }); return err },
+		"export slice":   func() error { _, err := dlpack.ExportSlice([]byte{1}, nil, nil, nil); return err },
+		"empty slice":    func() error { _, err := dlpack.ExportSlice([]byte{}, nil, nil, nil); return err },
+		"alloc":          func() error { _, err := dlpack.Alloc(dlpack.Int8, []int64{5}, nil); return err },
+		"managed owner":  func() error { _, err := m.Owner(); return err },
+		"managed retain": func() error { _, err := m.Retain(); return err },
+		"managed export": func() error { _, err := m.Export(true); return err },
+		"managed desc":   func() error { _, err := m.ExportDesc(&d, true); return err },
+		"producer":       func() error { _, err := e.DLPack(dlpack.Request{}); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dlpacktest.FailAlloc(1)
+			require.ErrorIs(t, f(), dlpack.ErrNoMemory)
+		})
+	}
+	t.Run("second allocation", func(t *testing.T) {
+		dlpacktest.FailAlloc(2)
+		_, err := dlpack.Alloc(dlpack.Int8, []int64{5}, nil)
+		require.ErrorIs(t, err, dlpack.ErrNoMemory)
+		dlpacktest.FailAlloc(2) // the owner is made, the block is not
+		_, err = m.Export(true)
+		require.ErrorIs(t, err, dlpack.ErrNoMemory)
+		o, err := dlpack.ExportSlice([]byte{1}, ones(9), nil, nil)
+		require.NoError(t, err)
+		for n := 1; n <= 3; n++ { // data, owner, block
+			dlpacktest.FailAlloc(n)
+			_, err = o.DLPack(dlpack.Request{Copy: dlpack.CopyAlways})
+			require.ErrorIs(t, err, dlpack.ErrNoMemory, "allocation %d", n)
+		}
+		o.Close()
+		f := dlpacktest.Functions()
+		tab, err := dlpack.NewTable(dlpack.TableFuncs{FromPyObject: f[1], ToPyObject: f[2], CurrentStream: f[4]})
+		require.NoError(t, err)
+		for n := 1; n <= 3; n++ {
+			dlpacktest.FailAlloc(n)
+			_, err = tab.Allocate(&dlpack.Desc{Device: dlpack.CPU, DType: dlpack.Int8, Shape: ones(9)})
+			require.ErrorIs(t, err, dlpack.ErrNoMemory, "allocation %d", n)
+		}
+	})
+	dlpacktest.FailAlloc(0)
+	p, err := m.Export(true)
+	require.NoError(t, err)
+	m.Release()
+	require.Zero(t, deleted())
+	dlpacktest.Release(p, true)
+	require.EqualValues(t, 1, deleted())
+	require.Zero(t, released)
+	e.Close()
+	require.Equal(t, 1, released)
 }
 
 func TestExportOnManyThreads(t *testing.T) {

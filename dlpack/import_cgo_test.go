@@ -407,6 +407,43 @@ func TestForgottenManagedIsReleased(t *testing.T) {
 	}
 }
 
+func TestAccessorsKeepTheTensor(t *testing.T) {
+	// B353: the accessor is the last use of the Managed. The collector must
+	// not let the deleter run while it reads the producer's arrays. Sanitizer
+	// runs see the read of freed memory; here the values would be wrong.
+	leak.Pause(t)
+	deleted := counters(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				runtime.GC()
+			}
+		}
+	}()
+	const n = 500
+	var buf [64]int64
+	for range n {
+		m, err := importSpec(foreign(func(s *dlpacktest.Spec) { s.NDim, s.Shape, s.Strides = 64, ones(64), ones(64) }))
+		require.NoError(t, err)
+		require.Equal(t, ones(64), m.Shape(buf[:0]))
+	}
+	close(stop)
+	wg.Wait()
+	deadline := time.Now().Add(20 * time.Second)
+	for deleted() < n {
+		require.True(t, time.Now().Before(deadline), "%d of %d released", deleted(), n)
+		runtime.GC()
+		runtime.Gosched()
+	}
+}
+
 func TestLeakIsReported(t *testing.T) {
 	counters(t)
 	m, err := importSpec(foreign(nil))

@@ -119,6 +119,10 @@ int ho_device_is_host(int32_t device_type);
  * does not fit in 64 bits. */
 int ho_row_major(int32_t ndim, const int64_t *shape, int64_t *strides);
 
+/* Makes the n-th allocation of this file from now on fail, for tests. 0 ends
+ * that. Exports from the free list allocate nothing. */
+void ho_fail_alloc(int n);
+
 /*
  * The process
  */

@@ -156,6 +156,11 @@ void dt_unguard(uintptr_t m)
 	munmap((char *)m + 32 - page, 2 * page);
 }
 
+void dt_fail_alloc(int n)
+{
+	ho_fail_alloc(n);
+}
+
 void dt_release(uintptr_t m, int versioned)
 {
 	if (versioned)

@@ -34,6 +34,8 @@ int64_t dt_wrong(void);
 uintptr_t dt_guarded(uint32_t major, uint32_t minor, int null_deleter);
 void dt_unguard(uintptr_t m);
 
+void dt_fail_alloc(int n);
+
 /* Consumers. */
 void dt_release(uintptr_t m, int versioned);
 void dt_release_on_thread(uintptr_t m, int versioned);

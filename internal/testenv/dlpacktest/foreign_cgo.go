@@ -88,6 +88,10 @@ func Guarded(major, minor uint32, nullDeleter bool) uintptr {
 // Unguard frees a guarded tensor without a deleter.
 func Unguard(p uintptr) { C.dt_unguard(C.uintptr_t(p)) }
 
+// FailAlloc makes the n-th allocation of the C code of package dlpack fail; 0
+// ends that.
+func FailAlloc(n int) { C.dt_fail_alloc(C.int(n)) }
+
 // Release calls the deleter.
 func Release(p uintptr, versioned bool) { C.dt_release(C.uintptr_t(p), C.int(cInt(versioned))) }
 
