@@ -15,7 +15,7 @@ func Example() {
 		"shape":   []any{int64(4), int64(3)},
 		"strides": []any{int64(24), int64(8)},
 		"typestr": "<f4",
-		"data":    []any{int64(0x7f0000000000), false},
+		"data":    []any{int64(0x7f000000), false},
 		"version": int64(3),
 		"stream":  int64(1),
 	}
@@ -32,7 +32,7 @@ func Example() {
 	fmt.Println(&desc)
 	fmt.Println("wait for:", a.Ordering(), a.Stream)
 	// Output:
-	// float32[4 3] strides [6 2] at 0x7f0000000000 on cuda:0
+	// float32[4 3] strides [6 2] at 0x7f000000 on cuda:0
 	// wait for: stream legacy default
 }
 
@@ -50,7 +50,7 @@ func ExampleParse_refused() {
 
 func ExampleFromDesc() {
 	desc := dlpack.Desc{
-		Data: 0x7f0000000000, Device: dlpack.Device{Type: dlpack.DeviceCUDA},
+		Data: 0x7f000000, Device: dlpack.Device{Type: dlpack.DeviceCUDA},
 		DType: dlpack.Float64, Shape: []int64{3, 2}, Strides: []int64{1, 3}, Flags: dlpack.FlagReadOnly,
 	}
 	a, err := cai.FromDesc(&desc, cai.StreamOf(0)) // NULL: the legacy default stream
@@ -60,7 +60,7 @@ func ExampleFromDesc() {
 	}
 	m := a.Map()
 	fmt.Println(m["typestr"], m["shape"], m["strides"], m["data"], m["stream"])
-	// Output: <f8 [3 2] [8 24] [139637976727552 true] 1
+	// Output: <f8 [3 2] [8 24] [2130706432 true] 1
 }
 
 func ExampleTypestr_DType() {

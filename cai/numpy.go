@@ -129,6 +129,9 @@ func (i *ArrayInterface) Resolve(addr uintptr, size int64, readOnly bool) (Array
 	r.ReadOnly = readOnly
 	offset := i.Buffer.Offset
 	outside := ruleErr("R208", dlpack.ErrLayout, "elements lie outside of the buffer of %d bytes, from offset %d", size, offset)
+	if uint64(offset) > uint64(math.MaxUint-addr) { // addr itself is foreign, too
+		return ArrayInterface{}, withOp(op, ruleErr("R034", dlpack.ErrOverflow, "offset %d passes the end of memory", offset))
+	}
 	if offset > size {
 		return ArrayInterface{}, withOp(op, outside)
 	}

@@ -273,7 +273,7 @@ var badDicts = []struct {
 	{"stride reach is the smallest", with("shape", t2(2), "strides", t2(int64(math.MinInt64))), "R034", "R034", dlpack.ErrOverflow},
 	{"sum of reaches wraps", with("shape", t2(2, 2), "strides", t2(int64(math.MaxInt64), int64(8))), "R034", "R034", dlpack.ErrOverflow},
 	{"B102 below address 0", with("shape", t2(8), "strides", t2(-4096)), "R034", "R034", dlpack.ErrOverflow},
-	{"beyond the last address", with("data", t2(uint64(math.MaxUint64-3), false)), "R034", "R034", dlpack.ErrOverflow},
+	{"beyond the last address", with("data", t2(uint64(math.MaxUint-3), false)), "R034", "R034", dlpack.ErrOverflow},
 	{"65 axes", with("shape", make([]any, 65)), "R255", "R255", dlpack.ErrLayout},
 	{"strides too short", with("strides", t2(4)), "R179", "R213", dlpack.ErrLayout},
 	{"strides too long", with("strides", t2(4, 4, 4)), "R179", "R213", dlpack.ErrLayout},
@@ -481,6 +481,8 @@ func TestParseArrayInterface(t *testing.T) {
 			requireRule(t, err, "R208", dlpack.ErrLayout)
 			_, err = i.Resolve(0x2000, 7, false)
 			requireRule(t, err, "R208", dlpack.ErrLayout)
+			_, err = i.Resolve(math.MaxUint-4, 64, false)
+			requireRule(t, err, "R034", dlpack.ErrOverflow)
 			_, err = i.Resolve(0x2000, -1, false)
 			requireRule(t, err, "R208", dlpack.ErrLayout)
 		}

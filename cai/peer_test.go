@@ -19,6 +19,9 @@ import (
 // HANDOFF_PYTHON names, else that of the repository's virtual environment.
 func python(t *testing.T) string {
 	t.Helper()
+	if math.MaxUint == math.MaxUint32 {
+		t.Skip("this program has 32-bit addresses, the interpreter 64-bit ones")
+	}
 	p := os.Getenv("HANDOFF_PYTHON")
 	if p == "" {
 		var err error
