@@ -42,6 +42,11 @@ func (v *StridedMemoryView) check(op string, want dlpack.DataType, n need) error
 	if n&needContiguous != 0 && !v.layout.isC() {
 		return fail(op, "B008", dlpack.ErrLayout, v.layout.String()+" is not C-contiguous")
 	}
+	if n&needContiguous != 0 {
+		if size := v.layout.NumBytes(); int64(int(size)) != size { // on 32-bit machines
+			return fail(op, "B100", dlpack.ErrOverflow, strconv.FormatInt(size, 10)+" bytes do not fit into a slice")
+		}
+	}
 	if n&needAligned != 0 && !v.layout.empty() {
 		// A view is aligned when it is made, except if its maker was trusted.
 		if a := uintptr(v.dtype.Alignment()); v.address()%a != 0 {

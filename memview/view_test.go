@@ -385,8 +385,11 @@ func TestOnRelease(t *testing.T) {
 			return nil
 		})))
 		done := make(chan error)
-		for range 8 {
-			w := must(v.Retain())
+		claims := make([]memview.StridedMemoryView, 8)
+		for i := range claims {
+			claims[i] = must(v.Retain())
+		}
+		for _, w := range claims {
 			go func() { done <- errors.Join(w.Release(), w.Release(), v.Release()) }()
 		}
 		for range 8 {
