@@ -476,7 +476,7 @@ func pointerAttr(p *engine.PointerInfo, attr C.int, out unsafe.Pointer) code {
 func ho_soft_cuPointerGetAttribute(out unsafe.Pointer, attr C.int, ptr C.ho_devptr) C.ho_result {
 	return call("cuPointerGetAttribute", func(e *eng, _ *thr) code {
 		p := e.Pointer(uint64(ptr))
-		if !p.Known {
+		if !p.Known || attr == C.HO_CU_POINTER_ATTRIBUTE_HOST_POINTER && p.HostPtr == 0 {
 			return invalid
 		}
 		return pointerAttr(&p, attr, out)
@@ -493,6 +493,9 @@ func ho_soft_cuPointerGetAttributes(n C.uint32_t, attrs *C.int, out *unsafe.Poin
 		// SAFETY: the caller says that both arrays have n elements.
 		as, outs := unsafe.Slice(attrs, int(n)), unsafe.Slice(out, int(n))
 		for i, a := range as {
+			if !p.Known && (a == C.HO_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || a == C.HO_CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+				continue // the driver leaves these alone
+			}
 			if c := pointerAttr(&p, a, outs[i]); c != 0 {
 				return c
 			}

@@ -38,7 +38,7 @@ void ho_soft_set_thread(uint32_t number)
 {
 	struct ended *e;
 
-	self = number;
+	self = number | (self & HO_SOFT_IN_HOST);
 	pthread_once(&once, make_key);
 	e = calloc(1, sizeof(*e));
 	if (e == NULL)
@@ -66,20 +66,20 @@ uint32_t ho_soft_ended_thread(void)
 
 void ho_soft_call_host(ho_word fn, ho_word user)
 {
-	uint32_t was = self;
+	uint32_t was = self & HO_SOFT_IN_HOST;
 
-	self = was | HO_SOFT_IN_HOST;
+	self |= HO_SOFT_IN_HOST;
 	((ho_host_fn)fn)(user);
-	self = was;
+	self = (self & ~HO_SOFT_IN_HOST) | was;
 }
 
 void ho_soft_call_stream(ho_word fn, ho_stream stream, ho_result st, ho_word user)
 {
-	uint32_t was = self;
+	uint32_t was = self & HO_SOFT_IN_HOST;
 
-	self = was | HO_SOFT_IN_HOST;
+	self |= HO_SOFT_IN_HOST;
 	((ho_stream_callback)fn)(stream, st, user);
-	self = was;
+	self = (self & ~HO_SOFT_IN_HOST) | was;
 }
 
 size_t ho_soft_call_occupancy(ho_word fn, int block) { return ((ho_occupancy_fn)fn)(block); }

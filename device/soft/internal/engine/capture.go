@@ -114,6 +114,11 @@ func (e *Engine) EndCapture(t *Thread, sh Handle) (Handle, Code) {
 		return 0, CaptureUnmatched
 	}
 	if c.mode != CaptureRelaxed && c.thread != t {
+		// The driver gives the capture up, too.
+		e.endCapture(c)
+		if c.g.owned {
+			e.dropGraph(c.g)
+		}
 		return 0, CaptureWrongThread
 	}
 	joined := c.invalid || c.joined()
@@ -176,13 +181,19 @@ func (e *Engine) captureWait(s *stream, ev *event, flags uint32) Code {
 	if c.invalid {
 		return CaptureInvalidated
 	}
+	p := ev.cap
+	if p != nil && !p.c.active {
+		e.invalidate(c)
+		return InvalidValue
+	}
 	if flags&1 != 0 {
 		_, code := e.captureWork(s, &waitWork{ev})
 		return code
 	}
-	p := ev.cap
 	switch {
-	case p == nil || !p.c.active:
+	case p == nil && ev.rec == nil:
+		return Success
+	case p == nil:
 		e.invalidate(c)
 		return CaptureIsolation
 	case p.c != c:
@@ -214,7 +225,7 @@ func (e *Engine) forkCapture(_ *Thread, s *stream, p *capturedPos) Code {
 
 // unsafeCall refuses calls that might touch work outside of the caller's sight while a
 // capture forbids that. The caller holds e.mu.
-func (e *Engine) unsafeCall(t *Thread, _ *Context) Code {
+func (e *Engine) unsafeCall(t *Thread) Code {
 	if e.captures == 0 || t.capMode == CaptureRelaxed {
 		return Success
 	}
@@ -234,20 +245,15 @@ func (e *Engine) unsafeCall(t *Thread, _ *Context) Code {
 	return code
 }
 
-// unsafeCheck is unsafeCall for callers without the lock.
-func (e *Engine) unsafeCheck(t *Thread, c *Context) Code {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.unsafeCall(t, c)
-}
-
 // unsafeContext returns the current context for a call that captures forbid.
 func (e *Engine) unsafeContext(t *Thread) (*Context, Code) {
 	c, code := t.context()
 	if code != Success {
 		return nil, code
 	}
-	return c, e.unsafeCheck(t, c)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return c, e.unsafeCall(t)
 }
 
 // ExchangeCaptureMode is cuThreadExchangeStreamCaptureMode.

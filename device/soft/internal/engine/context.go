@@ -202,6 +202,9 @@ func (c *Context) tails() []*task {
 
 // CtxPush is cuCtxPushCurrent.
 func (e *Engine) CtxPush(t *Thread, h Handle) Code {
+	if h == 0 {
+		return InvalidValue
+	}
 	c, ok := lookup[*Context](e, h)
 	if !ok {
 		return InvalidContext
@@ -267,7 +270,7 @@ func (e *Engine) CtxSynchronize(t *Thread) Code {
 		return code
 	}
 	e.mu.Lock()
-	if code := e.unsafeCall(t, c); code != Success {
+	if code := e.unsafeCall(t); code != Success {
 		e.mu.Unlock()
 		return code
 	}
@@ -357,8 +360,6 @@ func (e *Engine) CtxPriorityRange(t *Thread) (least, greatest int, code Code) {
 	return leastPriority, greatestPriority, Success
 }
 
-const unsupportedLimit Code = 215
-
 // CtxLimit is cuCtxGetLimit.
 func (e *Engine) CtxLimit(t *Thread, limit int32) (uint64, Code) {
 	c, code := t.context()
@@ -369,7 +370,7 @@ func (e *Engine) CtxLimit(t *Thread, limit int32) (uint64, Code) {
 	defer e.mu.Unlock()
 	v, ok := c.limits[limit]
 	if !ok {
-		return 0, unsupportedLimit
+		return 0, InvalidValue
 	}
 	return v, Success
 }
@@ -383,7 +384,7 @@ func (e *Engine) CtxSetLimit(t *Thread, limit int32, v uint64) Code {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, ok := c.limits[limit]; !ok {
-		return unsupportedLimit
+		return InvalidValue
 	}
 	c.limits[limit] = v
 	return Success
@@ -518,11 +519,8 @@ func (e *Engine) EnablePeer(t *Thread, peer Handle, flags uint32) Code {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, ok := locked[*Context](e, peer)
-	if !ok || !p.alive || p == c {
+	if !ok || !p.alive {
 		return InvalidContext
-	}
-	if p.dev == c.dev {
-		return InvalidDevice
 	}
 	if !e.canPeer(c.dev, p.dev) {
 		return PeerAccessUnsupported
@@ -566,6 +564,19 @@ func (c *Context) reaches(d *Device) bool {
 		}
 	}
 	return false
+}
+
+// canUse says whether kernels of c may touch an allocation.
+func (c *Context) canUse(a *alloc) bool {
+	switch {
+	case a == nil || a.kind != memDevice || a.dev == c.dev:
+		return true
+	case a.pool != nil:
+		c.e.mu.Lock()
+		defer c.e.mu.Unlock()
+		return a.pool.accessOf(location{locDevice, int32(c.dev.ordinal)}) != 0
+	}
+	return c.reaches(a.dev)
 }
 
 func (e *Engine) canPeer(a, b *Device) bool { return a != b && !e.opts.NoPeers }

@@ -41,7 +41,8 @@ func (m memory) host() bool {
 }
 func (m memory) device() bool { return m.known != nil && m.known.kind == memDevice }
 
-// resolve finds the bytes of n bytes at addr. typ restricts what may be there.
+// resolve finds the n bytes at addr. Where a device address has to be, unknown memory is
+// refused; where a host address has to be, the driver takes any.
 func (e *Engine) resolve(addr, n uint64, typ int32) (memory, Code) {
 	if addr == 0 || addr+n < addr {
 		return memory{}, InvalidValue
@@ -54,9 +55,6 @@ func (e *Engine) resolve(addr, n uint64, typ int32) (memory, Code) {
 		return memory{b: hostBytes(addr, n), addr: addr}, Success
 	}
 	if addr+n > a.end() {
-		return memory{}, InvalidValue
-	}
-	if typ == TypeHost && a.kind == memDevice {
 		return memory{}, InvalidValue
 	}
 	return memory{b: a.bytes(addr, n), addr: addr, known: a}, Success
@@ -155,9 +153,6 @@ func (e *Engine) side(s *CopySide, c *Copy) (m memory, slice uint64, code Code) 
 	default:
 		return m, 0, InvalidValue
 	}
-	if s.LOD != 0 {
-		return m, 0, InvalidValue
-	}
 	row := s.X + c.Width
 	if row < c.Width {
 		return m, 0, InvalidValue
@@ -250,9 +245,6 @@ func (e *Engine) Memcpy(t *Thread, c Copy, sh Handle) Code {
 	if code != Success {
 		return code
 	}
-	if code := e.unsafeCheck(t, s.ctx); code != Success {
-		return code
-	}
 	w, code := e.newCopy(c)
 	if w == nil || code != Success {
 		return code
@@ -299,6 +291,9 @@ func (e *Engine) copyOn(t *Thread, s *stream, w *copyWork, sync bool) Code {
 // where the memory is.
 func (e *Engine) MemcpyPeer(t *Thread, dst uint64, dctx Handle, src uint64, sctx Handle, n uint64, sh Handle) Code {
 	for _, h := range []Handle{dctx, sctx} {
+		if h == 0 {
+			continue // the driver takes it, since an address says where it is
+		}
 		c, ok := lookup[*Context](e, h)
 		if !ok {
 			return InvalidContext
@@ -382,12 +377,21 @@ func (e *Engine) MemsetAsync(t *Thread, p Set, sh Handle) Code {
 	if code != Success {
 		return code
 	}
-	w, code := e.newSet(p)
+	w, code := e.setOn(s, p)
 	if w == nil || code != Success {
 		return code
 	}
 	_, code = e.submit(t, s, w)
 	return code
+}
+
+// setOn is newSet for a stream, whose device has to reach the memory.
+func (e *Engine) setOn(s *stream, p Set) (*setWork, Code) {
+	w, code := e.newSet(p)
+	if w != nil && !s.ctx.canUse(w.dst.known) {
+		return nil, InvalidValue
+	}
+	return w, code
 }
 
 // Memset is a memset on a default stream. It waits only for memory that the host sees, as
@@ -397,10 +401,7 @@ func (e *Engine) Memset(t *Thread, p Set, sh Handle) Code {
 	if code != Success {
 		return code
 	}
-	if code := e.unsafeCheck(t, s.ctx); code != Success {
-		return code
-	}
-	w, code := e.newSet(p)
+	w, code := e.setOn(s, p)
 	if w == nil || code != Success {
 		return code
 	}

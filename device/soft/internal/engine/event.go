@@ -144,7 +144,7 @@ func (e *Engine) StreamWaitEvent(t *Thread, sh, eh Handle, flags uint32) Code {
 	}
 	if p := ev.cap; p != nil {
 		if !p.c.active {
-			return Success
+			return InvalidValue
 		}
 		return e.forkCapture(t, s, p)
 	}
@@ -166,6 +166,9 @@ func (e *Engine) EventQuery(t *Thread, h Handle) Code {
 	if code := e.forbidCaptured(ev); code != Success {
 		return code
 	}
+	if code := e.unsafeCall(t); code != Success {
+		return code
+	}
 	if ev.rec != nil && !ev.rec.done.Load() {
 		return NotReady
 	}
@@ -174,13 +177,14 @@ func (e *Engine) EventQuery(t *Thread, h Handle) Code {
 
 // forbidCaptured refuses to wait for or ask about an event that lies in a capture.
 func (e *Engine) forbidCaptured(ev *event) Code {
-	if ev.cap != nil {
-		if ev.cap.c.active {
-			e.invalidate(ev.cap.c)
-		}
-		return CapturedEvent
+	switch {
+	case ev.cap == nil:
+		return Success
+	case !ev.cap.c.active:
+		return InvalidValue
 	}
-	return Success
+	e.invalidate(ev.cap.c)
+	return CapturedEvent
 }
 
 // EventSynchronize is cuEventSynchronize.
@@ -190,7 +194,11 @@ func (e *Engine) EventSynchronize(t *Thread, h Handle) Code {
 		return code
 	}
 	e.mu.Lock()
-	if code := e.forbidCaptured(ev); code != Success {
+	code = e.forbidCaptured(ev)
+	if code == Success {
+		code = e.unsafeCall(t)
+	}
+	if code != Success {
 		e.mu.Unlock()
 		return code
 	}
@@ -216,7 +224,9 @@ func (e *Engine) EventElapsed(_ *Thread, start, end Handle) (float32, Code) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case (a.flags|b.flags)&EventDisableTiming != 0, a.ctx.dev != b.ctx.dev:
+	case a.cap != nil && !a.cap.c.active || b.cap != nil && !b.cap.c.active:
+		return 0, InvalidValue
+	case (a.flags|b.flags)&EventDisableTiming != 0, a.ctx != b.ctx:
 		return 0, InvalidHandle
 	case a.cap != nil || b.cap != nil:
 		return 0, CapturedEvent

@@ -43,6 +43,7 @@ type graph struct {
 	conds  map[uint64]condDef
 	users  map[*userObject]int
 	inNode *node // the child or conditional node that it belongs to
+	execs  int   // live executables made of it
 	gone   bool
 }
 
@@ -538,7 +539,48 @@ func (e *Engine) AddNode(t *Thread, gh Handle, deps []Handle, p *NodeParams) (Ha
 	if code != Success {
 		return 0, code
 	}
+	if f, ok := w.(*graphFree); ok {
+		if code := f.check(g, ns); code != Success {
+			return 0, code
+		}
+	}
 	return e.addNode(g, ns, w).h, Success
+}
+
+// check says whether a graph can free an allocation after deps: an allocation of the
+// graph itself has to come before, must not be freed twice, and is fixed once there is an executable.
+func (f *graphFree) check(g *graph, deps []*node) Code {
+	for _, n := range g.nodes {
+		switch w := n.w.(type) {
+		case *graphFree:
+			if w.addr == f.addr {
+				return InvalidValue
+			}
+		case *graphAlloc:
+			if w == f.ga && (g.execs > 0 || !reaches(deps, n)) {
+				return InvalidValue
+			}
+		}
+	}
+	return Success
+}
+
+// reaches says whether n is among nodes or before one of them.
+func reaches(nodes []*node, n *node) bool {
+	seen := make(map[*node]bool)
+	todo := slices.Clone(nodes)
+	for len(todo) > 0 {
+		d := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if d == n {
+			return true
+		}
+		if !seen[d] {
+			seen[d] = true
+			todo = append(todo, d.deps...)
+		}
+	}
+	return false
 }
 
 // params describes the work of a node. The caller holds e.mu.
@@ -841,6 +883,7 @@ type graphExec struct {
 	conds condValues
 	defs  map[uint64]condDef
 	users map[*userObject]int
+	from  *graph
 	last  *task // launches of one executable follow one another
 }
 
@@ -930,6 +973,15 @@ func (b *execBody) each(f func(*step)) {
 	}
 }
 
+func (b *execBody) hasAllocs() (has bool) {
+	b.each(func(s *step) {
+		if _, ok := s.w.(*graphAlloc); ok {
+			has = true
+		}
+	})
+	return has
+}
+
 // find returns the step of a node, in nested bodies too.
 func (b *execBody) find(n *node) *step {
 	if s := b.by[n]; s != nil {
@@ -965,7 +1017,11 @@ func (e *Engine) Instantiate(gh Handle, flags uint64) (h Handle, result int32, b
 	if bad != nil {
 		return 0, InstantiateInvalidStructure, bad.h, InvalidValue
 	}
-	x := &graphExec{e: e, flags: flags, body: body, defs: make(map[uint64]condDef), users: make(map[*userObject]int)}
+	if g.execs > 0 && body.hasAllocs() {
+		return 0, InstantiateError, 0, NotSupported // one executable at a time
+	}
+	g.execs++
+	x := &graphExec{e: e, flags: flags, body: body, from: g, defs: make(map[uint64]condDef), users: make(map[*userObject]int)}
 	x.conds.v = make(map[uint64]uint32)
 	used := make(map[uint64]bool)
 	body.each(func(s *step) {
@@ -1011,6 +1067,7 @@ func (e *Engine) ExecDestroy(h Handle) Code {
 		return InvalidValue
 	}
 	delete(e.handles, h)
+	x.from.execs--
 	var late []func()
 	x.body.each(func(s *step) {
 		if w, ok := s.w.(*graphAlloc); ok {
@@ -1323,7 +1380,7 @@ func (b *execBody) freeze(s *stream) []runStep {
 	return r
 }
 
-// GraphLaunch is cuGraphLaunch. On a capturing stream it becomes a child node.
+// GraphLaunch is cuGraphLaunch; it cannot be captured.
 func (e *Engine) GraphLaunch(t *Thread, xh, sh Handle) Code {
 	s, code := e.stream(t, sh)
 	if code != Success {
@@ -1339,7 +1396,7 @@ func (e *Engine) GraphLaunch(t *Thread, xh, sh Handle) Code {
 		return code
 	}
 	if s.cap != nil {
-		return e.captureLaunch(s, x)
+		return e.forbidCapture(s)
 	}
 	if _, code := e.barrier(s); code != Success {
 		return code
@@ -1382,49 +1439,6 @@ func (e *Engine) GraphLaunch(t *Thread, xh, sh Handle) Code {
 	return Success
 }
 
-// captureLaunch makes a launch during capture a child node. The caller holds e.mu.
-func (e *Engine) captureLaunch(s *stream, x *graphExec) Code {
-	g, ok := e.regraph(x.body)
-	if !ok {
-		return e.forbidCapture(s)
-	}
-	_, code := e.captureWork(s, &childWork{g})
-	return code
-}
-
-// regraph makes a graph of the steps of an executable; false if it has nodes that cannot
-// be in a child graph. The caller holds e.mu.
-func (e *Engine) regraph(b *execBody) (*graph, bool) {
-	for _, st := range b.steps {
-		switch st.w.(type) {
-		case *graphAlloc, *graphFree, *condWork:
-			return nil, false
-		}
-	}
-	g := e.newGraph()
-	g.owned = true
-	for _, st := range b.steps {
-		w := st.w
-		if st.off {
-			w = &emptyWork{}
-		}
-		if st.sub != nil {
-			sub, ok := e.regraph(st.sub)
-			if !ok {
-				e.dropGraph(g)
-				return nil, false
-			}
-			w = &childWork{sub}
-		}
-		var deps []*node
-		for _, i := range st.depsIdx {
-			deps = append(deps, g.nodes[i])
-		}
-		e.addNode(g, deps, w)
-	}
-	return g, true
-}
-
 // GraphUpload is cuGraphUpload: nothing to do but to check.
 func (e *Engine) GraphUpload(t *Thread, xh, sh Handle) Code {
 	if _, ok := lookup[*graphExec](e, xh); !ok {
@@ -1461,7 +1475,11 @@ func (e *Engine) captureFree(s *stream, addr uint64) Code {
 	if !ok || a.base != addr || !a.graph {
 		return InvalidValue
 	}
-	nd := e.addNode(s.cap.g, s.capDeps, &graphFree{e.graphAllocOf(a), addr})
+	w := &graphFree{e.graphAllocOf(a), addr}
+	if code := w.check(s.cap.g, s.capDeps); code != Success {
+		return code
+	}
+	nd := e.addNode(s.cap.g, s.capDeps, w)
 	s.capDeps = []*node{nd}
 	return Success
 }

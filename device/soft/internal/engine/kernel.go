@@ -179,18 +179,8 @@ func (l *Launch) bytes(addr, n uint64) []byte {
 	if a == nil {
 		panic(fault(IllegalAddress))
 	}
-	if a.kind == memDevice && a.dev != c.dev {
-		ok := false
-		if a.pool != nil {
-			e.mu.Lock()
-			ok = a.pool.accessOf(location{locDevice, int32(c.dev.ordinal)}) != 0
-			e.mu.Unlock()
-		} else {
-			ok = c.reaches(a.dev)
-		}
-		if !ok {
-			panic(fault(IllegalAddress))
-		}
+	if !c.canUse(a) {
+		panic(fault(IllegalAddress))
 	}
 	return a.bytes(addr, n)
 }

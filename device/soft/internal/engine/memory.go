@@ -220,12 +220,12 @@ func (e *Engine) MemAllocPitch(t *Thread, width, height uint64, elem uint32) (ad
 
 // MemFree is cuMemFree: waits for the context's work first, as the driver does.
 func (e *Engine) MemFree(t *Thread, addr uint64) Code {
+	if addr == 0 {
+		return Success
+	}
 	c, code := e.unsafeContext(t)
 	if code != Success {
 		return code
-	}
-	if addr == 0 {
-		return Success
 	}
 	a, ok := e.space.find(addr)
 	if !ok || a.base != addr || a.kind != memDevice && a.kind != memManaged || a.owner != nil {
@@ -280,8 +280,11 @@ func (e *Engine) HostAlloc(t *Thread, n uint64, flags uint32) (uint64, Code) {
 	if code != Success {
 		return 0, code
 	}
-	if flags&^7 != 0 || n == 0 {
+	if flags&^7 != 0 {
 		return 0, InvalidValue
+	}
+	if n == 0 {
+		return 0, Success
 	}
 	b, err := mapHost(n)
 	if err != nil {
@@ -296,6 +299,9 @@ func (e *Engine) HostAlloc(t *Thread, n uint64, flags uint32) (uint64, Code) {
 func (e *Engine) HostFree(t *Thread, addr uint64) Code {
 	if _, code := e.unsafeContext(t); code != Success {
 		return code
+	}
+	if addr == 0 {
+		return Success
 	}
 	a, ok := e.space.find(addr)
 	if !ok || a.base != addr || a.kind != memPinned || a.pool != nil {
@@ -342,7 +348,7 @@ func (e *Engine) HostRegister(t *Thread, addr, n uint64, flags uint32) Code {
 	defer e.space.mu.Unlock()
 	for _, a := range e.space.sorted {
 		if a.base < addr+n && addr < a.end() {
-			if a.kind == memDevice || a.kind == memManaged {
+			if a.kind != memRegistered {
 				return InvalidValue
 			}
 			return HostMemRegistered
@@ -358,10 +364,10 @@ func (e *Engine) HostUnregister(t *Thread, addr uint64) Code {
 		return code
 	}
 	a, ok := e.space.find(addr)
-	if !ok || a.kind != memRegistered {
+	if !ok {
 		return HostMemNotRegistered
 	}
-	if a.base != addr {
+	if a.kind != memRegistered || a.base != addr {
 		return InvalidValue
 	}
 	return e.dropHost(a)
@@ -570,11 +576,11 @@ func (e *Engine) Pointer(addr uint64) PointerInfo {
 	defer e.space.mu.RUnlock()
 	a, ok := e.space.findLocked(addr)
 	if !ok {
-		return PointerInfo{Device: -2}
+		return PointerInfo{Device: -2, HostPtr: addr}
 	}
 	p := PointerInfo{
 		Known: true, DevicePtr: addr, ID: a.id, Managed: a.kind == memManaged,
-		SyncOps: a.syncOps, Base: a.base, Size: a.size, BlockID: a.id,
+		SyncOps: a.syncOps || a.kind == memManaged, Base: a.base, Size: a.size, BlockID: a.id,
 	}
 	if a.ctx != nil {
 		p.Context = a.ctx.h
@@ -599,7 +605,7 @@ func (e *Engine) SetSyncMemops(addr uint64, on bool) Code {
 	e.space.mu.Lock()
 	defer e.space.mu.Unlock()
 	a, ok := e.space.findLocked(addr)
-	if !ok || a.kind != memDevice {
+	if !ok {
 		return InvalidValue
 	}
 	a.syncOps = on

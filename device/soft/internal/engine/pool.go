@@ -130,7 +130,7 @@ func (e *Engine) SetDevicePool(dev int, h Handle) Code {
 		return code
 	}
 	if p.kind != poolDevice || p.dev != d {
-		return InvalidDevice
+		return InvalidValue
 	}
 	e.mu.Lock()
 	d.curPool = p
@@ -165,7 +165,7 @@ func (e *Engine) PoolCreate(props PoolProps) (Handle, Code) {
 	}
 	d, code := e.device(dev)
 	if code != Success {
-		return 0, code
+		return 0, InvalidValue
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -411,16 +411,19 @@ func (e *Engine) PoolSetAccess(h Handle, list []Access) Code {
 	}
 	for _, a := range list {
 		l := location{a.Kind, a.ID}
-		if !e.validLocation(l) || a.Flags != 0 && a.Flags != 1 && a.Flags != 3 {
+		if a.Flags != 0 && a.Flags != 1 && a.Flags != 3 {
 			return InvalidValue
+		}
+		if !e.validLocation(l) {
+			return InvalidDevice
 		}
 		if p.kind == poolDevice {
 			if l.kind != locDevice {
-				return InvalidValue
+				return NotSupported
 			}
 			if int(l.id) == p.dev.ordinal {
 				if a.Flags != 3 {
-					return InvalidValue
+					return InvalidDevice
 				}
 				continue
 			}
@@ -578,7 +581,7 @@ func (e *Engine) MemAllocAsync(t *Thread, n uint64, ph, sh Handle) (uint64, Code
 		return 0, code
 	}
 	if n == 0 {
-		return 0, InvalidValue
+		return 0, Success
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -611,7 +614,9 @@ func (*freeWork) quick()             {}
 
 func (w *freeWork) run(r *runner) Code {
 	r.e.space.mu.Lock()
-	r.e.space.removeLocked(w.a)
+	if r.e.space.removeLocked(w.a) {
+		r.e.space.giveBackLocked(w.a) // not of pool memory, which the pool has already
+	}
 	r.e.space.mu.Unlock()
 	return Success
 }
@@ -623,7 +628,7 @@ func (e *Engine) MemFreeAsync(t *Thread, addr uint64, sh Handle) Code {
 		return code
 	}
 	if addr == 0 {
-		return InvalidValue
+		return Success
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -631,7 +636,7 @@ func (e *Engine) MemFreeAsync(t *Thread, addr uint64, sh Handle) Code {
 		return e.captureFree(s, addr)
 	}
 	a, ok := e.space.find(addr)
-	if !ok || a.base != addr || a.pool == nil {
+	if !ok || a.base != addr || a.kind != memDevice && a.pool == nil || a.owner != nil {
 		return InvalidValue
 	}
 	if a.graph {
@@ -647,7 +652,9 @@ func (e *Engine) MemFreeAsync(t *Thread, addr uint64, sh Handle) Code {
 	e.space.mu.Lock()
 	a.freeing = true
 	e.space.mu.Unlock()
-	a.pool.returned(a, nt)
+	if a.pool != nil {
+		a.pool.returned(a, nt)
+	}
 	return Success
 }
 

@@ -432,7 +432,7 @@ func (e *Engine) StreamAttribute(t *Thread, h Handle, id int32) (v [64]byte, cod
 	}
 	switch id {
 	case attrSyncPolicy:
-		v[0] = 1
+		v[0], v[1], v[2], v[3] = 0xff, 0xff, 0xff, 0xff // the context's
 	case attrPriority:
 		p := uint32(int32(s.priority))
 		v[0], v[1], v[2], v[3] = byte(p), byte(p>>8), byte(p>>16), byte(p>>24)
@@ -543,6 +543,9 @@ func (e *Engine) StreamQuery(t *Thread, h Handle) Code {
 	if code := e.forbidCapture(s); code != Success {
 		return code
 	}
+	if code := e.unsafeCall(t); code != Success {
+		return code
+	}
 	if !s.idle() || s.kind == kindLegacy && len(s.pending()) > 0 {
 		return NotReady
 	}
@@ -556,7 +559,11 @@ func (e *Engine) StreamSynchronize(t *Thread, h Handle) Code {
 		return code
 	}
 	e.mu.Lock()
-	if code := e.forbidCapture(s); code != Success {
+	code = e.forbidCapture(s)
+	if code == Success {
+		code = e.unsafeCall(t)
+	}
+	if code != Success {
 		e.mu.Unlock()
 		return code
 	}
