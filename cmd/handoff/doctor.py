@@ -1,5 +1,7 @@
 """Prints, as JSON, the interpreter and which protocols the arrays of each installed library speak."""
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import importlib.metadata
@@ -43,20 +45,23 @@ def protocols(x: object) -> list[str]:
     with contextlib.suppress(Exception):
         memoryview(x)  # type: ignore[arg-type]
         found.append("buffer")
-    for attribute, name in (("__array_interface__", "array interface"), ("__cuda_array_interface__", "CUDA array interface")):
+    for attribute, name in (
+        ("__array_interface__", "array interface"),
+        ("__cuda_array_interface__", "CUDA array interface"),
+    ):
         with contextlib.suppress(Exception):
             if getattr(x, attribute) is not None:
                 found.append(name)
     return found
 
 
-def look(name: str, distribution: str, make: "str | None") -> "dict[str, object] | None":
+def look(name: str, distribution: str, make: str | None) -> dict[str, object] | None:
     """What is known of one library, or None if it is not installed."""
     try:
         version = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
-    entry: "dict[str, object]" = {"name": name, "version": version, "protocols": []}
+    entry: dict[str, object] = {"name": name, "version": version, "protocols": []}
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             m = importlib.import_module(name)

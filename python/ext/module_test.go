@@ -61,6 +61,7 @@ func TestCheckErrors(t *testing.T) {
 		{"f(x)", func(...int) {}, "write *x"},
 		{"f(*x)", func(int) {}, "use a slice"},
 		{"f()", func() chan int { return nil }, "f: result 1: type chan int is not supported"},
+		//lint:ignore ST1008 the mistake to be found
 		{"f()", func() (error, int) { return nil, 0 }, "an error must be the last result"},
 		{"f()", func() point { return point{} }, "field point.X: type chan int"},
 		{"f()", func() struct{ X int } { return struct{ X int }{} }, "a struct needs a name"},

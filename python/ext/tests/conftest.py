@@ -1,7 +1,8 @@
-"""Builds the test modules once per run and makes them importable."""
+"""Build the test modules once per run and makes them importable."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -16,11 +17,11 @@ OUT = ROOT / "build" / "test-ext"
 
 
 def build(name: str) -> Path:
-    """Builds python/ext/internal/NAME as a Python module."""
+    """Build python/ext/internal/NAME as a Python module."""
     out = OUT / name / f"{name}.abi3.so"
+    go = [os.environ.get("GO", "go"), "build", *os.environ.get("HANDOFF_TEST_BUILD", "").split()]
     subprocess.run(
-        [os.environ.get("GO", "go"), "build", *os.environ.get("HANDOFF_TEST_BUILD", "").split()]
-        + ["-buildmode=c-shared", "-o", str(out), f"./python/ext/internal/{name}"],
+        [*go, "-buildmode=c-shared", "-o", str(out), f"./python/ext/internal/{name}"],
         cwd=ROOT,
         check=True,
         env=os.environ | {"CGO_ENABLED": "1"},
@@ -30,28 +31,26 @@ def build(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def testmod_path() -> Path:
-    """The shared object of testmod."""
+    """Build testmod and return its file."""
     return build("testmod")
 
 
 @pytest.fixture(scope="session")
 def othermod_path() -> Path:
-    """The shared object of othermod, a second Go runtime."""
+    """Build othermod, which has a Go runtime of its own."""
     return build("othermod")
 
 
 @pytest.fixture(scope="session")
 def m(testmod_path: Path) -> ModuleType:
-    """The module testmod."""
+    """Import testmod."""
     sys.path.insert(0, str(testmod_path.parent))
-    import testmod
-
-    return testmod
+    return importlib.import_module("testmod")
 
 
 @pytest.fixture
 def run(testmod_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a program in a fresh interpreter that can import testmod."""
+    """Run a program in a fresh interpreter that can import testmod."""
 
     def run(code: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

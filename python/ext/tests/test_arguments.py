@@ -76,6 +76,7 @@ def test_bool(m: ModuleType) -> None:
     assert m.flag(True) is True
     assert m.flag(False) is False
     assert m.flag(np.bool_(True)) is True
+    bad: object
     for bad in (1, 0, None, "x", []):
         with pytest.raises(TypeError, match="want a bool, not"):
             m.flag(bad)
@@ -93,7 +94,7 @@ def test_str(m: ModuleType) -> None:
 
 
 def test_bytes(m: ModuleType) -> None:
-    """bytes as a copy, uint8 arrays as they are."""
+    """Bytes as a copy, uint8 arrays as they are."""
     for b in (b"", b"abc", b"\0" * 5000):
         assert m.data(b) == b
         assert m.rodata(b) == len(b)
@@ -114,7 +115,7 @@ def test_signature(m: ModuleType) -> None:
     assert m.sig(1, 7, 2.5, d=4, f=None) == '1 7 2.5 4 "x\\n" nil true'
     key = "".join(["", "d"])  # not interned
     assert m.sig(1, **{key: 4}).startswith("1 2 3.5 4")
-    for args, kwargs, text in [
+    cases: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
         ((), {"d": 1}, r"sig\(\) missing required argument: 'a'"),
         ((1,), {}, r"sig\(\) missing required keyword-only argument: 'd'"),
         ((1, 2, 3, 4), {"d": 1}, r"sig\(\) takes at most 3 positional arguments but 4 were given"),
@@ -123,7 +124,8 @@ def test_signature(m: ModuleType) -> None:
         ((1, 2, 3), {"d": 1, "c": 2}, r"sig\(\) got multiple values for argument 'c'"),
         ((1,), {"d": "x"}, r"sig\(\) argument 'd': want an int"),
         ((1,), {"d": 1, "g": None}, r"sig\(\) argument 'g': want a bool"),
-    ]:
+    ]
+    for args, kwargs, text in cases:
         with pytest.raises(TypeError, match=text):
             m.sig(*args, **kwargs)
     assert m.nothing() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import subprocess
@@ -91,11 +92,11 @@ def test_callback_errors(m: ModuleType) -> None:
     def raises() -> None:
         raise error
 
-    with pytest.raises(ValueError) as e:
+    with pytest.raises(ValueError, match="from the callback") as e:
         m.call(raises)
     assert e.value is error
     assert "raises" in "".join(traceback.format_exception(e.value))
-    with pytest.raises(ValueError) as e:
+    with pytest.raises(ValueError, match="from the callback") as e:
         m.call_wrapped(raises)
     assert e.value is error
     assert e.value.__notes__ == ["while calling back: ValueError: from the callback"]
@@ -122,10 +123,10 @@ def test_callbacks_from_goroutines(m: ModuleType) -> None:
 def test_escaped_view(m: ModuleType) -> None:
     """A borrowed view that outlives its call is refused, not read."""
     m.stash(np.arange(3.0))
-    with pytest.raises(ValueError, match="given back|closed|released"):
+    with pytest.raises(ValueError, match="given back"):
         m.peek()
     m.ndim(np.arange(3.0))  # the pooled call runs again: the old view stays dead
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="given back"):
         m.peek()
 
 
@@ -194,7 +195,7 @@ def test_threads(m: ModuleType) -> None:
                 assert m.sizes(x, x, x) == 30
                 assert np.from_dlpack(m.arange(3))[2] == 2
                 m.call(lambda: None)
-        except BaseException as e:  # noqa: BLE001
+        except BaseException as e:
             failures.append(e)
 
     for _ in range(4):
@@ -323,7 +324,10 @@ def test_two_modules(run: Run, testmod_path: Path) -> None:
     done = run(load + f"print(load('testmod2', {str(testmod_path)!r}).double(21), testmod.i(1))")
     assert done.stdout == "42 1\n", done.stderr
     done = run(load + f"load('testbroken', {str(testmod_path)!r})")
-    assert "ImportError: testbroken: ext: module testbroken: bad: parameter \"x\": type chan int is not supported" in done.stderr
+    assert (
+        'ImportError: testbroken: ext: module testbroken: bad: parameter "x": type chan int is not supported'
+        in done.stderr
+    )
     assert "worse(x" in done.stderr
 
 
@@ -400,16 +404,11 @@ def test_leaks(m: ModuleType) -> None:
             m.arange(4)
             m.stats(x)
             m.text("abc")
-            m.call(len, obj) if False else None
             m.anything("list")
-            try:
+            with contextlib.suppress(ValueError):
                 m.fails("value")
-            except ValueError:
-                pass
-            try:
+            with contextlib.suppress(TypeError, BufferError):
                 m.ndim(obj)
-            except (TypeError, BufferError):
-                pass
 
     calls(5000)
     gc.collect()

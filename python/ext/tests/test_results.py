@@ -110,7 +110,17 @@ def test_stub(m: ModuleType, tmp_path: Path) -> None:
         "testmod.sig(1, d=2, e='x', f=None)\ntestmod.shape([1, 2])\ntestmod.lengths(x, x)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path / "cache"), "use.py", "testmod.pyi"],
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--no-error-summary",
+            "--cache-dir",
+            str(tmp_path / "cache"),
+            "use.py",
+            "testmod.pyi",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
