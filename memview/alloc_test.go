@@ -2,7 +2,6 @@ package memview_test
 
 import (
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,10 +22,8 @@ var sink struct {
 func hot(t testing.TB) map[string]func() {
 	data := seq[float32](24)
 	shape, strides := ints(2, 3, 4), ints(12, 4, 1)
-	r := &memview.Raw{
-		Addr: foreign(t, data), NDim: 3, Shape: unsafe.SliceData(shape), Strides: unsafe.SliceData(strides),
-		DType: dlpack.Float32, Device: cpu, Trusted: true,
-	}
+	r := rawOf(foreign(t, data), dlpack.Float32, shape, strides)
+	r.Trusted = true
 	untrusted := *r
 	untrusted.Trusted = false
 	noStrides := *r
@@ -46,6 +43,7 @@ func hot(t testing.TB) map[string]func() {
 	return map[string]func(){
 		"FromLent":            func() { sink.v, _ = memview.FromLent(r, l, 0, 0) },
 		"FromLent no strides": func() { sink.v, _ = memview.FromLent(&noStrides, l, 0, 0) },
+		"SetLent":             func() { _ = sink.v.SetLent(r, l, 0, 0) },
 		"FromLent checked":    func() { sink.v, _ = memview.FromLent(&untrusted, l, 0, 0) },
 		"FromRaw":             func() { sink.v, _ = memview.FromRaw(r, memview.Unowned()) },
 		"FromDesc":            func() { sink.v, _ = memview.FromDesc(desc, memview.Unowned()) },

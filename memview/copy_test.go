@@ -2,10 +2,8 @@ package memview_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -29,30 +27,6 @@ func naiveCopy(t testing.TB, dst, src memview.StridedMemoryView) {
 	}
 }
 
-type items struct {
-	l   memview.Layout
-	mem []byte
-	lo  int64
-}
-
-func (x items) item(off int64) []byte {
-	n := int64(x.l.ItemSize())
-	return x.mem[(off-x.lo)*n:][:n]
-}
-
-func bytesOfItems(t testing.TB, v memview.StridedMemoryView) items {
-	t.Helper()
-	l := v.Layout()
-	lo, _ := l.OffsetBounds()
-	start := int64(v.Addr()) + lo*int64(l.ItemSize())
-	if l.Empty() {
-		return items{l: l}
-	}
-	addr := uintptr(start)
-	mem := unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), l.ByteSpan())
-	return items{l, mem, lo}
-}
-
 func byteView(t testing.TB, mem []byte, item int) memview.StridedMemoryView {
 	t.Helper()
 	dt := map[int]dlpack.DataType{
@@ -65,20 +39,6 @@ func byteView(t testing.TB, mem []byte, item int) memview.StridedMemoryView {
 	}, memview.Unowned())
 	require.NoError(t, err)
 	return v
-}
-
-func random(n int) []byte {
-	r := rand.New(rand.NewPCG(1, uint64(n)))
-	b := make([]uint64, (n+7)/8)
-	for i := range b {
-		b[i] = r.Uint64()
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), n)
-}
-
-func aligned(n int) []byte {
-	b := make([]complex128, n/16+1)
-	return unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), n)
 }
 
 func TestCopy(t *testing.T) {
@@ -292,26 +252,6 @@ func TestCopyPacked(t *testing.T) {
 				_ = n
 			})
 		}
-	}
-}
-
-// bitsOfView reads elements of at most 16 bits, bit by bit (R031).
-func bitsOfView(v memview.StridedMemoryView) func(off int64) uint16 {
-	l := v.Layout()
-	width, bits := int64(l.ItemBits()), int64(v.DType().BitsPerElement())
-	addr := v.Addr()
-	if l.Offset() != 0 {
-		addr -= uintptr(l.Offset() * width / 8)
-	}
-	return func(off int64) uint16 {
-		var x uint16
-		for k := range bits {
-			at := off*width + k
-			p := addr + uintptr(at>>3)
-			b := **(**byte)(unsafe.Pointer(&p))
-			x |= uint16(b>>(at&7)&1) << k
-		}
-		return x
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"github.com/x448/float16"
@@ -18,23 +17,6 @@ import (
 )
 
 var cpu = dlpack.Device{Type: dlpack.DeviceCPU}
-
-// foreign returns memory whose address is used as a number, as C hands it
-// over, and that stays where it is for the test.
-func foreign[T any](t testing.TB, data []T) uintptr {
-	t.Helper()
-	var p runtime.Pinner
-	p.Pin(unsafe.SliceData(data))
-	t.Cleanup(p.Unpin)
-	return uintptr(unsafe.Pointer(unsafe.SliceData(data)))
-}
-
-func rawOf(addr uintptr, dt dlpack.DataType, shape, strides []int64) *memview.Raw {
-	return &memview.Raw{
-		Addr: addr, NDim: len(shape), Shape: unsafe.SliceData(shape), Strides: unsafe.SliceData(strides),
-		DType: dt, Device: cpu,
-	}
-}
 
 func must[V any](v V, err error) V {
 	if err != nil {
@@ -350,6 +332,33 @@ func TestLent(t *testing.T) {
 		require.NoError(t, v.Release())
 		require.True(t, v.Live())
 	})
+	t.Run("Lent names the same owner", func(t *testing.T) {
+		l := &lender{}
+		v := must(memview.FromRaw(rawOf(foreign(t, data), dlpack.Float32, ints(4), nil), memview.Lent(l, 0, 2)))
+		require.True(t, v.Live())
+		l.gen.Add(1)
+		require.False(t, v.Live())
+	})
+	t.Run("SetLent forgets what the view was", func(t *testing.T) {
+		l := &lender{}
+		r := rawOf(foreign(t, data), dlpack.Float32, ints(4), nil)
+		fresh := must(memview.FromLent(r, l, 0, 0))
+		for _, v := range []memview.StridedMemoryView{
+			{}, must(memview.FromSlice(make([]int8, 3))).AsReadOnly(),
+			must(memview.FromSlice(make([]int8, 1), 1, 1, 1, 1, 1, 1, 1, 1, 1)),
+			must(must(must(memview.FromSlice(make([]uint8, 3))).View(dlpack.Float4E2M1FN)).Slice(memview.From(1))),
+			must(memview.FromRaw(r, memview.OnRelease(nil, nil))),
+		} {
+			require.NoError(t, v.SetLent(r, l, 0, 0))
+			require.Equal(t, fmt.Sprintf("%+v", fresh), fmt.Sprintf("%+v", v))
+			require.Equal(t, fresh.Flags(), v.Flags())
+			require.Equal(t, cpu, v.Device())
+			require.True(t, v.Layout().Equal(fresh.Layout()))
+			require.Error(t, v.SetLent(rawOf(0, dlpack.Float32, ints(4), nil), l, 0, 0))
+			_, err := memview.At[float32](v, 0)
+			require.ErrorIs(t, err, dlpack.ErrNull, "the zero view after an error")
+		}
+	})
 	t.Run("the lender's error comes through", func(t *testing.T) {
 		boom := errors.New("boom")
 		_, err := lent(&lender{failWith: boom}).Retain()
@@ -457,6 +466,13 @@ func TestTypedAccess(t *testing.T) {
 		element[minifloat.Float6E2M3FN](t, dlpack.Float6E2M3FN)
 		element[minifloat.Float6E3M2FN](t, dlpack.Float6E3M2FN)
 		element[minifloat.Float4E2M1FN](t, dlpack.Float4E2M1FN)
+	})
+	t.Run("Flatten", func(t *testing.T) {
+		v := must(memview.FromSlice(seq[float32](12), 3, 2, 2))
+		f := must(v.Flatten(0, 3, v.Layout().FlattenMask()))
+		require.Equal(t, ints(12), f.Shape())
+		_, err := v.Transpose().Flatten(0, 3, 7)
+		require.ErrorIs(t, err, dlpack.ErrCopy)
 	})
 	t.Run("At and Set", func(t *testing.T) {
 		data := seq[float32](12)
