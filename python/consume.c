@@ -761,6 +761,19 @@ static ho_PyObject *device_tuple(DLDevice d)
 	return t;
 }
 
+/* A refused capsule frees its tensor. Its destructor may be careless with a
+ * pending exception (B134). */
+static void drop_capsule(ho_PyObject *capsule)
+{
+	ho_PyObject *type, *value, *trace;
+
+	if (capsule == NULL)
+		return;
+	ho_py.PyErr_Fetch(&type, &value, &trace);
+	ho_py.Py_DecRef(capsule);
+	ho_py.PyErr_Restore(type, value, trace);
+}
+
 static int take_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, ho_arg *out)
 {
 	DLDevice device = { 0 }, target;
@@ -821,7 +834,7 @@ static int take_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, h
 		out->stream = (void *)(intptr_t)s;
 	r = 0;
 done:
-	ho_xdecref(capsule);
+	drop_capsule(capsule);
 	ho_xdecref(stream);
 	ho_xdecref(dl_device);
 	return r;
