@@ -410,6 +410,9 @@ func (b *Buffer) CopyFromHostSync(ctx context.Context, p []byte, s *Stream) erro
 
 func (b *Buffer) fromHost(p []byte, s *Stream) (<-chan error, error) {
 	return b.copyHost("copy from host", p, s, func(d *driver.Driver, addr uintptr) driver.Result {
+		if b.info.HostAccessible { // the call below refuses pools of host memory
+			return d.MemcpyAsync(s.ctx.handle, b.ptr, driver.DevicePtr(addr), uintptr(len(p)), s.handle)
+		}
 		return d.MemcpyHtoDAsync(s.ctx.handle, b.ptr, addr, uintptr(len(p)), s.handle)
 	})
 }
@@ -433,6 +436,9 @@ func (b *Buffer) CopyToHost(ctx context.Context, p []byte, s *Stream) error {
 		return context.Cause(ctx)
 	}
 	done, err := b.copyHost(op, p, s, func(d *driver.Driver, addr uintptr) driver.Result {
+		if b.info.HostAccessible {
+			return d.MemcpyAsync(s.ctx.handle, driver.DevicePtr(addr), b.ptr, uintptr(len(p)), s.handle)
+		}
 		return d.MemcpyDtoHAsync(s.ctx.handle, addr, b.ptr, uintptr(len(p)), s.handle)
 	})
 	<-blockers
