@@ -61,7 +61,7 @@ func TestTableFunctions(t *testing.T) {
 	f := dlpacktest.Functions()
 	own, err := dlpack.NewTable(dlpack.TableFuncs{FromPyObject: f[1], ToPyObject: f[2], Borrow: f[3], CurrentStream: f[4]})
 	require.NoError(t, err)
-	for name, tab := range map[string]dlpack.Table{"foreign": openTable(t, dlpacktest.TableGood), "R088 R089 R092 own": own} {
+	for name, tab := range map[string]dlpack.Table{"foreign": openTable(t, dlpacktest.TableGood), "R088 R089 R092 R111 own": own} {
 		t.Run(name, func(t *testing.T) {
 			balanced(t)
 			deleted := counters(t)

@@ -167,10 +167,11 @@ func (d *Desc) check(op string) error {
 // block for long, and must not rely on the goroutine. It is not called in the
 // child of a fork, nor once the process has begun to exit.
 //
-// On an error release is not called. The slices of d are copied.
+// Host and managed memory has device ID 0, or the error wraps [ErrDevice]
+// (R036). On an error release is not called. The slices of d are copied.
 func ExportDesc(d Desc, release func()) (*Exported, error) {
 	const op = "dlpack: export"
-	if err := d.check(op); err != nil {
+	if err := d.checkOwn(op); err != nil {
 		return nil, err
 	}
 	if !supported {
@@ -184,10 +185,11 @@ func ExportDesc(d Desc, release func()) (*Exported, error) {
 }
 
 // ExportOwner lends memory that a C owner (ho_owner *) keeps. On success it
-// takes over one reference; on an error the caller still has it.
+// takes over one reference; on an error the caller still has it. The
+// description has to meet the same rules as for [ExportDesc].
 func ExportOwner(owner uintptr, d Desc) (*Exported, error) {
 	const op = "dlpack: export"
-	if err := d.check(op); err != nil {
+	if err := d.checkOwn(op); err != nil {
 		return nil, err
 	}
 	switch {
@@ -244,6 +246,17 @@ func Alloc(dtype DataType, shape []int64, opts *ExportOptions) (*Exported, error
 	clear(cptr.Slice[byte](data, int(size)))
 	d.Data = data
 	return newExported(o, d), nil
+}
+
+// checkOwn is check with what a producer owes besides.
+func (d *Desc) checkOwn(op string) error {
+	if err := d.check(op); err != nil {
+		return err
+	}
+	if d.Device.Type.HostAccessible() && d.Device.ID != 0 {
+		return &RuleError{Rule: "R036", Op: op, Detail: "device " + d.Device.String() + ", not 0", Err: ErrDevice}
+	}
+	return nil
 }
 
 func (d *Desc) clone() Desc {

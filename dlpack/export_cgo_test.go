@@ -32,7 +32,7 @@ func balanced(t *testing.T) {
 }
 
 func TestExportSlice(t *testing.T) {
-	t.Run("R001 R013 R039 R049 B004 B105 fields", func(t *testing.T) {
+	t.Run("R001 R003 R006 R007 R013 R039 R048 R049 B004 B105 fields", func(t *testing.T) {
 		balanced(t)
 		s := []float32{1, 2, 3, 4, 5, 6}
 		e, err := dlpack.ExportSlice(s, []int64{2, 3}, nil, nil)
@@ -355,6 +355,15 @@ func TestExportDesc(t *testing.T) {
 			runtime.GC()
 		}
 	})
+	t.Run("R036 the ID of host and managed memory", func(t *testing.T) {
+		for _, typ := range []dlpack.DeviceType{dlpack.DeviceCPU, dlpack.DeviceCUDAHost, dlpack.DeviceCUDAManaged, dlpack.DeviceROCMHost} {
+			d := tensor(func(d *dlpack.Desc) { d.Device = dlpack.Device{Type: typ, ID: 1} })
+			_, err := dlpack.ExportDesc(d, nil)
+			requireRule(t, err, dlpack.ErrDevice, "R036")
+			_, err = dlpack.ExportOwner(8, d) // refused before it is looked at
+			requireRule(t, err, dlpack.ErrDevice, "R036")
+		}
+	})
 	t.Run("the description is copied", func(t *testing.T) {
 		balanced(t)
 		d := tensor(func(*dlpack.Desc) {})
@@ -667,7 +676,8 @@ func drawDesc(t *rapid.T) dlpack.Desc {
 	codes := []dlpack.DataType{
 		dlpack.Int8, dlpack.Int64, dlpack.UInt16, dlpack.Float16, dlpack.Float64, dlpack.BFloat16, dlpack.Complex64,
 		dlpack.Complex128, dlpack.Bool, dlpack.Float8E4M3FN, dlpack.Float6E2M3FN, dlpack.Float4E2M1FN, dlpack.Float4E2M1FNx2,
-		dlpack.BComplex32, dlpack.OpaqueHandle64, {Code: dlpack.CodeFloat, Bits: 32, Lanes: 4},
+		dlpack.BComplex32, dlpack.OpaqueHandle64,
+		{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4},
 	}
 	d := dlpack.Desc{
 		Data:   uintptr(rapid.Uint64Range(1<<20, 1<<40).Draw(t, "data")) * 16,
@@ -675,6 +685,9 @@ func drawDesc(t *rapid.T) dlpack.Desc {
 		Device: dlpack.Device{Type: rapid.SampledFrom([]dlpack.DeviceType{1, 2, 3, 4, 8, 10, 13, 18, 20}).Draw(t, "device"), ID: rapid.Int32Range(0, 3).Draw(t, "id")},
 		Flags:  dlpack.Flags(rapid.SampledFrom([]uint64{0, 1, 4, 5}).Draw(t, "flags")),
 		Shape:  []int64{},
+	}
+	if d.Device.Type.HostAccessible() {
+		d.Device.ID = 0
 	}
 	if rapid.Bool().Draw(t, "has offset") {
 		d.ByteOffset = 16 * rapid.Uint64Range(0, 100).Draw(t, "offset")

@@ -92,7 +92,8 @@ func Live() []Record {
 func Pause(t interface {
 	Helper()
 	Cleanup(func())
-}) {
+},
+) {
 	t.Helper()
 	if enabled.Swap(false) {
 		t.Cleanup(func() { enabled.Store(true) })
