@@ -3,6 +3,7 @@
 package dlpack_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +22,41 @@ func importAll(tb testing.TB) func([]uintptr) {
 			m.Release()
 		}
 	}
+}
+
+// importThenAll imports 32 tensors and releases them in one go.
+func importThenAll(tb testing.TB) func([]uintptr) {
+	ms := make([]dlpack.Managed, 0, 32)
+	return func(batch []uintptr) {
+		for part := range slices.Chunk(batch, 32) {
+			ms = ms[:0]
+			for _, p := range part {
+				m, err := dlpack.ImportVersioned(p)
+				if err != nil {
+					tb.Fatal(err)
+				}
+				ms = append(ms, m)
+			}
+			dlpack.ReleaseAll(ms)
+		}
+	}
+}
+
+// BenchmarkReleaseAll is BenchmarkImportRelease with ReleaseAll, 32 at a time.
+func BenchmarkReleaseAll(b *testing.B) {
+	f := dlpacktest.Measure(2000, importThenAll(b))
+	b.ReportAllocs()
+	batch := make([]uintptr, 512)
+	all := importThenAll(b)
+	for b.Loop() {
+		dlpacktest.Batch(batch)
+		all(batch)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(f.Go, "ns/go")
+	b.ReportMetric(f.Bare, "ns/c-bare")
+	b.ReportMetric(f.Go/f.Bare, "ratio-bare")
+	b.ReportMetric(f.Go/f.Held, "ratio-held")
 }
 
 // BenchmarkImportRelease reports the time of a Go loop and of two C loops over

@@ -21,6 +21,24 @@ void ho_dl_release_legacy(uintptr_t m)
 	ho_release_legacy((DLManagedTensor *)m);
 }
 
+void ho_dl_release_many(const uintptr_t *tagged, int n)
+{
+	const uintptr_t tags = HO_DL_LEGACY | HO_DL_OWNER;
+	for (int i = 0; i < n; i++) {
+		uintptr_t p = tagged[i] & ~tags;
+		switch (tagged[i] & tags) {
+		case HO_DL_LEGACY:
+			ho_release_legacy((DLManagedTensor *)p);
+			break;
+		case HO_DL_OWNER:
+			ho_owner_unref((ho_owner *)p);
+			break;
+		default:
+			ho_release_versioned((DLManagedTensorVersioned *)p);
+		}
+	}
+}
+
 uintptr_t ho_dl_owner_steal(uintptr_t m, int versioned)
 {
 	if (versioned)

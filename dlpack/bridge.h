@@ -17,6 +17,11 @@ typedef struct {
 void ho_dl_release_versioned(uintptr_t m);
 void ho_dl_release_legacy(uintptr_t m);
 
+/* Releases n things in order. The low bits of an address say what it is;
+ * none: a versioned tensor. */
+enum { HO_DL_LEGACY = 1, HO_DL_OWNER = 2 };
+void ho_dl_release_many(const uintptr_t *tagged, int n);
+
 /* Return a ho_owner *, or 0 if there is no memory. */
 uintptr_t ho_dl_owner_steal(uintptr_t m, int versioned);
 uintptr_t ho_dl_owner_alloc(uint64_t bytes, uint64_t *data);

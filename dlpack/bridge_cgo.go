@@ -16,6 +16,12 @@ import "C"
 
 import "unsafe"
 
+// The tags of releaseBatch are those of C.
+var (
+	_ [releaseLegacyTensor - C.HO_DL_LEGACY]struct{}
+	_ [releaseOwner - C.HO_DL_OWNER]struct{}
+)
+
 // supported says that this build can import and export.
 const supported = true
 
@@ -24,6 +30,12 @@ const supported = true
 func releaseVersioned(p uintptr) { C.ho_dl_release_versioned(C.uintptr_t(p)) }
 
 func releaseLegacy(p uintptr) { C.ho_dl_release_legacy(C.uintptr_t(p)) }
+
+func releaseMany(b *releaseBatch, n int) {
+	// SAFETY: C reads n integers of the array, which is on the heap, during
+	// the call.
+	C.ho_dl_release_many((*C.uintptr_t)(unsafe.Pointer(b)), C.int(n))
+}
 
 func unrefOwner(o uintptr) { C.ho_dl_owner_unref(C.uintptr_t(o)) }
 

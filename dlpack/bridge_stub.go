@@ -9,6 +9,7 @@ const supported = false
 
 func releaseVersioned(uintptr)                         {}
 func releaseLegacy(uintptr)                            {}
+func releaseMany(*releaseBatch, int)                   {}
 func unrefOwner(uintptr)                               {}
 func refOwner(uintptr)                                 {}
 func stealOwner(uintptr, bool) uintptr                 { return 0 }

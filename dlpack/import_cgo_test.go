@@ -348,6 +348,46 @@ func TestReleaseOnce(t *testing.T) {
 	})
 }
 
+func TestReleaseAll(t *testing.T) {
+	balanced(t)
+	deleted := counters(t)
+	// All kinds at once, more than one batch, with stale and repeated ones.
+	var ms []dlpack.Managed
+	for i := range 150 {
+		m, err := importSpec(foreign(func(s *dlpacktest.Spec) { s.Versioned = i%3 != 0 }))
+		require.NoError(t, err)
+		ms = append(ms, m, m)
+		if i%5 == 0 {
+			n, err := m.Retain()
+			require.NoError(t, err)
+			ms = append(ms, n)
+		}
+	}
+	stale, err := importSpec(foreign(nil))
+	require.NoError(t, err)
+	stale.Release()
+	ms = append(ms, stale, dlpack.Managed{})
+	released := 0
+	e, err := dlpack.ExportDesc(tensor(func(*dlpack.Desc) {}), func() {
+		released++
+		runtime.GC() // a deleter that enters Go and stays a while
+	})
+	require.NoError(t, err)
+	m, err := dlpack.From(e, nil)
+	require.NoError(t, err)
+	e.Close()
+	ms = append(ms, m)
+	dlpack.ReleaseAll(ms)
+	require.EqualValues(t, 151, deleted())
+	require.Equal(t, 1, released)
+	for _, m := range ms {
+		require.False(t, m.IsLive())
+	}
+	dlpack.ReleaseAll(ms)
+	dlpack.ReleaseAll(nil)
+	require.EqualValues(t, 151, deleted())
+}
+
 func TestReleaseConcurrently(t *testing.T) {
 	deleted := counters(t)
 	const rounds, goroutines = 200, 8
