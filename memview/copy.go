@@ -14,7 +14,7 @@ import (
 //
 // The views may overlap: the result is as if src had been read whole before
 // dst was written. An overlap other than of two dense blocks makes Copy
-// allocate room for the elements; otherwise small copies allocate nothing. Copies of a megabyte or
+// allocate room for the elements; otherwise small copies allocate nothing. Copies of 4 megabytes or
 // more use up to GOMAXPROCS goroutines. Padded elements narrower than a byte
 // are packed and the other way round.
 //
@@ -182,8 +182,8 @@ func (p *copyPlan) bytes() int64 {
 }
 
 const (
-	parallelBytes = 1 << 20   // smaller copies stay on the caller's goroutine
-	chunkBytes    = 256 << 10 // at least, per piece of work
+	parallelBytes = 4 << 20   // smaller copies stay on the caller's goroutine
+	chunkBytes    = 512 << 10 // at least, per piece of work
 )
 
 // workers returns how many goroutines a copy of the given size is worth.

@@ -103,9 +103,19 @@ func runCopy[T any](p *copyPlan, d, s unsafe.Pointer) {
 			k = i
 		}
 	}
-	if k == last || p.src[last] == 0 || p.shape[k] < 4 || p.shape[last] < 4 {
+	if k == last || p.src[last] == 0 {
 		count, ds, ss := p.shape[last], p.dst[last], p.src[last]
 		p.outer(last, -1, func(do, so int64) { copyStrided[T](d, s, do, so, count, ds, ss) })
+		return
+	}
+	if p.shape[k] < tile || p.shape[last] < tile {
+		// Too thin for tiles, such as the channels of an image: run along the
+		// longer of the two axes.
+		long, short := last, k
+		if p.shape[k] > p.shape[last] {
+			long, short = k, last
+		}
+		p.outer(long, short, func(do, so int64) { copyThin[T](d, s, do, so, p, long, short) })
 		return
 	}
 	t := tiles{rows: p.shape[last], cols: p.shape[k], dstRow: p.dst[k], dstCol: p.dst[last], srcRow: p.src[last], srcCol: p.src[k]}
@@ -178,6 +188,18 @@ func copyStrided[T any](d, s unsafe.Pointer, do, so, n, ds, ss int64) {
 		*(*T)(unsafe.Add(d, do)) = *(*T)(unsafe.Add(s, so))
 		do += ds
 		so += ss
+	}
+}
+
+// copyThin copies two axes in runs along the long one, short enough for what
+// the short axis touches again to be in the cache.
+func copyThin[T any](d, s unsafe.Pointer, do, so int64, p *copyPlan, long, short int) {
+	const run = 1024
+	for at := int64(0); at < p.shape[long]; at += run {
+		n := min(run, p.shape[long]-at)
+		for i := range p.shape[short] {
+			copyStrided[T](d, s, do+at*p.dst[long]+i*p.dst[short], so+at*p.src[long]+i*p.src[short], n, p.dst[long], p.src[long])
+		}
 	}
 }
 
