@@ -1,0 +1,32 @@
+package launch
+
+import "sync/atomic"
+
+var stats struct {
+	libraries, kernels, collected, compiled, hits atomic.Int64
+}
+
+// Statistics are counts since the process began, and what is alive now.
+type Statistics struct {
+	// Libraries is the number of pieces of code that are loaded.
+	Libraries int64
+	// Kernels is the number of Kernels that are open.
+	Kernels int64
+	// Collected counts objects that nobody closed and that the collector gave
+	// back. It should be 0.
+	Collected int64
+	// Compiled counts compilations and links that ran, CacheHits those that a
+	// cache answered.
+	Compiled, CacheHits int64
+}
+
+// Stats returns the counts of this process.
+func Stats() Statistics {
+	return Statistics{
+		Libraries: stats.libraries.Load(),
+		Kernels:   stats.kernels.Load(),
+		Collected: stats.collected.Load(),
+		Compiled:  stats.compiled.Load(),
+		CacheHits: stats.hits.Load(),
+	}
+}
