@@ -1,3 +1,97 @@
+//go:build cgo && linux
+
 package soft_test
 
-func child(mode string) int { return 2 }
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/device/soft"
+	"github.com/go-handoff/handoff/device/soft/internal/probe"
+)
+
+// child is what the test binary does as a child of one of its tests.
+func child(mode string) int {
+	switch mode {
+	case "probe":
+		_ = soft.RegisterKernel("nop", nil, func(*soft.Launch) {})
+		_ = soft.RegisterKernel("args", []soft.ParamInfo{soft.Ptr, soft.Int32}, func(*soft.Launch) {})
+		table, err := soft.Open()
+		if err != nil {
+			fmt.Println(err)
+			return 2
+		}
+		probe.Run(table)
+		return 0
+	case "read", "write":
+		d, err := driver.Open(&driver.Options{Provider: driver.ProviderSoft})
+		if err != nil {
+			return 2
+		}
+		c, _ := d.DevicePrimaryCtxRetain(0)
+		p, res := d.MemAlloc(c, 4096)
+		if res != driver.Success {
+			return 2
+		}
+		fmt.Println("touching")
+		touch(uintptr(p), mode == "write")
+		fmt.Println("survived")
+		return 0
+	}
+	return 2
+}
+
+// run starts the test binary as a child.
+func run(t *testing.T, mode string, env ...string) (out string, err error) {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), append(env, "HANDOFF_SOFT_TEST_CHILD="+mode)...)
+	b, err := c.CombinedOutput()
+	return string(b), err
+}
+
+// The answers of the software device are those of a real driver, situation by situation.
+func TestAnswersOfARealDriver(t *testing.T) {
+	want, err := os.ReadFile("testdata/probe-h200-580.159.04.txt")
+	require.NoError(t, err)
+	got, err := run(t, "probe")
+	require.NoError(t, err, got)
+	g, w := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	require.Greater(t, len(w), 800)
+	section := ""
+	for i := range max(len(g), len(w)) {
+		var a, b string
+		if i < len(g) {
+			a = g[i]
+		}
+		if i < len(w) {
+			b = w[i]
+		}
+		if strings.HasPrefix(b, "#") {
+			section = b
+		}
+		if a != b {
+			t.Fatalf("line %d, in %q: the software device says %q, the driver said %q", i+1, section, a, b)
+		}
+	}
+}
+
+// Device memory has no access rights at its public address: a host access ends the process, as
+// on a GPU.
+func TestHostAccessFaults(t *testing.T) {
+	for _, mode := range []string{"read", "write"} {
+		t.Run(mode, func(t *testing.T) {
+			out, err := run(t, mode)
+			require.Error(t, err)
+			require.Contains(t, out, "touching")
+			require.NotContains(t, out, "survived")
+			require.Contains(t, out, "fault")
+		})
+	}
+}

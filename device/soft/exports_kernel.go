@@ -497,10 +497,13 @@ func pack(e *eng, f engine.Handle, params *unsafe.Pointer, extra *C.ho_word) ([]
 			// The value is the address of the size.
 			size = uintptr(engine.LoadWord(uint64(w[i+1])))
 		case C.HO_LAUNCH_PARAM_END:
-			if buf == 0 && total > 0 || uint64(size) < total {
+			if buf == 0 && total > 0 {
 				return nil, invalid
 			}
-			copy(args, engine.HostBytes(uint64(buf), total))
+			if uint64(size) > total {
+				return nil, engine.LaunchOutOfResources
+			}
+			copy(args, engine.HostBytes(uint64(buf), uint64(size)))
 			return args, engine.Success
 		default:
 			return nil, invalid

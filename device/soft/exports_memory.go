@@ -566,7 +566,7 @@ func ho_soft_cuMemPoolDestroy(pool C.ho_mem_pool) C.ho_result {
 
 //export ho_soft_cuMemPoolTrimTo
 func ho_soft_cuMemPoolTrimTo(pool C.ho_mem_pool, keep C.size_t) C.ho_result {
-	return call("cuMemPoolTrimTo", func(e *eng, _ *thr) code { return e.PoolTrimTo(engine.Handle(pool), uint64(keep)) })
+	return call("cuMemPoolTrimTo", func(e *eng, t *thr) code { return e.PoolTrimTo(t, engine.Handle(pool), uint64(keep)) })
 }
 
 //export ho_soft_cuMemPoolGetAttribute

@@ -29,7 +29,6 @@ type capture struct {
 	active  bool
 	invalid bool
 	streams map[*stream]struct{}
-	old     int // nodes that the graph had before
 }
 
 // invalidate breaks a capture: it has to be ended, without a graph.
@@ -83,7 +82,7 @@ func (e *Engine) BeginCapture(t *Thread, sh Handle, mode CaptureMode, gh Handle,
 		if !ok {
 			return InvalidValue
 		}
-		c.g, c.old = g, len(g.nodes)
+		c.g = g
 		if at, code = e.nodesOf(g, deps); code != Success {
 			return code
 		}
@@ -139,21 +138,14 @@ func (e *Engine) EndCapture(t *Thread, sh Handle) (Handle, Code) {
 	return 0, code
 }
 
-// joined says whether all captured work comes before where the origin stream is.
+// joined says whether the origin stream comes after where every other stream of the
+// capture is.
 func (c *capture) joined() bool {
-	seen := make(map[*node]bool)
-	todo := slices.Clone(c.origin.capDeps)
-	for len(todo) > 0 {
-		n := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if !seen[n] {
-			seen[n] = true
-			todo = append(todo, n.deps...)
-		}
-	}
-	for _, n := range c.g.nodes[min(c.old, len(c.g.nodes)):] {
-		if !seen[n] {
-			return false
+	for s := range c.streams {
+		for _, n := range s.capDeps {
+			if s != c.origin && !reaches(c.origin.capDeps, n) {
+				return false
+			}
 		}
 	}
 	return true

@@ -46,6 +46,7 @@ const (
 	CapturedEvent          Code = 907
 	CaptureWrongThread     Code = 908
 	GraphExecUpdateFailure Code = 910
+	InvalidClusterSize     Code = 912
 	Unknown                Code = 999
 )
 
@@ -90,6 +91,7 @@ var codeText = map[Code][2]string{
 	CapturedEvent:          {"CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded in a capturing stream"},
 	CaptureWrongThread:     {"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "attempt to terminate a thread-local capture sequence from another thread"},
 	GraphExecUpdateFailure: {"CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"},
+	InvalidClusterSize:     {"CUDA_ERROR_INVALID_CLUSTER_SIZE", "cluster dimension size is invalid"},
 	Unknown:                {"CUDA_ERROR_UNKNOWN", "unknown error"},
 }
 

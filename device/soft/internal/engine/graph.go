@@ -539,9 +539,17 @@ func (e *Engine) AddNode(t *Thread, gh Handle, deps []Handle, p *NodeParams) (Ha
 	if code != Success {
 		return 0, code
 	}
-	if f, ok := w.(*graphFree); ok {
-		if code := f.check(g, ns); code != Success {
+	switch w := w.(type) {
+	case *graphFree:
+		if code := w.check(g, ns); code != Success {
 			return 0, code
+		}
+	case *condWork:
+		if g.condUsed(w.handle) {
+			for _, b := range w.bodies {
+				e.dropGraph(b)
+			}
+			return 0, InvalidValue
 		}
 	}
 	return e.addNode(g, ns, w).h, Success
@@ -563,6 +571,14 @@ func (f *graphFree) check(g *graph, deps []*node) Code {
 		}
 	}
 	return Success
+}
+
+// condUsed says whether a node of the graph has a conditional handle: one can.
+func (g *graph) condUsed(h uint64) bool {
+	return slices.ContainsFunc(g.nodes, func(n *node) bool {
+		w, ok := n.w.(*condWork)
+		return ok && w.handle == h
+	})
 }
 
 // reaches says whether n is among nodes or before one of them.

@@ -422,8 +422,11 @@ func (e *Engine) ModuleUnload(t *Thread, h Handle) Code {
 		return code
 	}
 	m, ok := lookup[*module](e, h)
-	if !ok || m.lib != nil {
+	if !ok {
 		return InvalidHandle
+	}
+	if m.lib != nil {
+		return NotPermitted
 	}
 	e.unload(m)
 	return Success
@@ -853,7 +856,7 @@ func (e *Engine) newLaunch(c *Context, fh Handle, cfg LaunchConfig, args []byte)
 		}
 		threads *= uint64(cfg.Block[i])
 		if cfg.Cluster[i] != 0 && cfg.Grid[i]%cfg.Cluster[i] != 0 {
-			return nil, InvalidValue
+			return nil, InvalidClusterSize
 		}
 	}
 	if threads > maxThreadsPerBlock || cfg.Block[0] > 1024 || cfg.Block[1] > 1024 || cfg.Block[2] > 64 ||

@@ -263,14 +263,17 @@ func (d *Device) releasePools() {
 }
 
 // PoolTrimTo is cuMemPoolTrimTo.
-func (e *Engine) PoolTrimTo(h Handle, keep uint64) Code {
+func (e *Engine) PoolTrimTo(t *Thread, h Handle, keep uint64) Code {
 	p, code := e.pool(h)
 	if code != Success {
 		return code
 	}
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	if code := e.unsafeCall(t); code != Success {
+		return code
+	}
 	p.trim(keep)
-	e.mu.Unlock()
 	return Success
 }
 
@@ -595,6 +598,9 @@ func (e *Engine) MemAllocAsync(t *Thread, n uint64, ph, sh Handle) (uint64, Code
 	if s.cap != nil {
 		return e.captureAlloc(s, p, n)
 	}
+	if code := e.unsafeCall(t); code != Success {
+		return 0, code
+	}
 	a, code := p.allocLocked(t, s, n)
 	if code != Success {
 		return 0, code
@@ -627,13 +633,16 @@ func (e *Engine) MemFreeAsync(t *Thread, addr uint64, sh Handle) Code {
 	if code != Success {
 		return code
 	}
-	if addr == 0 {
-		return Success
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s.cap != nil {
 		return e.captureFree(s, addr)
+	}
+	if code := e.unsafeCall(t); code != Success {
+		return code
+	}
+	if addr == 0 {
+		return Success
 	}
 	a, ok := e.space.find(addr)
 	if !ok || a.base != addr || a.kind != memDevice && a.pool == nil || a.owner != nil {

@@ -466,6 +466,9 @@ func (e *Engine) StreamSetAttribute(t *Thread, h Handle, id int32, v [64]byte) C
 	if !streamAttr(id) {
 		return InvalidValue
 	}
+	if p := int32(uint32(v[0]) | uint32(v[1])<<8 | uint32(v[2])<<16 | uint32(v[3])<<24); id == attrSyncPolicy && (p < 1 || p > 4) {
+		return InvalidValue
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s.attrs == nil {

@@ -1,0 +1,5 @@
+//go:build !cgo || !linux
+
+package soft_test
+
+func child(string) int { return 2 }
