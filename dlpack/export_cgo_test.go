@@ -261,6 +261,7 @@ func TestExportSlice(t *testing.T) {
 	})
 	t.Run("memory that is not Go's", func(t *testing.T) {
 		balanced(t)
+		panics := dlpack.ReadStats().ReleasePanics
 		b, err := syscall.Mmap(-1, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		require.NoError(t, err)
 		e, err := dlpack.ExportDesc(dlpack.Desc{Data: addrOf(b), Device: dlpack.CPU, DType: dlpack.UInt8, Shape: []int64{4096}}, func() {
@@ -270,7 +271,7 @@ func TestExportSlice(t *testing.T) {
 		})
 		require.NoError(t, err)
 		e.Close()
-		require.Zero(t, dlpack.ReadStats().ReleasePanics)
+		require.Equal(t, panics, dlpack.ReadStats().ReleasePanics)
 	})
 }
 
