@@ -492,8 +492,10 @@ func (b *Buffer) copyHost(op string, p []byte, s *Stream, queue func(*driver.Dri
 	if capturing, err := s.Capturing(); err != nil {
 		return nil, err
 	} else if capturing {
-		return nil, &Error{Op: op, Device: s.ctx.dev.Ordinal(), Code: driver.ErrorStreamCaptureUnsupported,
-			Detail: "Go memory cannot be captured: use pinned memory"}
+		return nil, &Error{
+			Op: op, Device: s.ctx.dev.Ordinal(), Code: driver.ErrorStreamCaptureUnsupported,
+			Detail: "Go memory cannot be captured: use pinned memory",
+		}
 	}
 	pin := new(runtime.Pinner)
 	res := queue(s.ctx.dev.d, pinBytes(pin, p))

@@ -88,8 +88,10 @@ func Open(ordinal int) (*Device, error) {
 		return nil, err
 	}
 	if ordinal < 0 || ordinal >= len(list) {
-		return nil, &Error{Op: "open device " + strconv.Itoa(ordinal), Device: -1, Code: driver.ErrorInvalidDevice,
-			Detail: fmt.Sprintf("this process has %d", len(list))}
+		return nil, &Error{
+			Op: "open device " + strconv.Itoa(ordinal), Device: -1, Code: driver.ErrorInvalidDevice,
+			Detail: fmt.Sprintf("this process has %d", len(list)),
+		}
 	}
 	return list[ordinal], nil
 }

@@ -155,7 +155,8 @@ func (e *Event) Synchronize(ctx context.Context) error {
 		return err
 	}
 	d := e.ctx.dev.d
-	if res := d.EventQuery(e.ctx.handle, e.handle); res != driver.ErrorNotReady {
+	res := bounded(func() driver.Result { return d.EventQuery(e.ctx.handle, e.handle) })
+	if res != driver.ErrorNotReady {
 		e.exit()
 		return check(op, e.ctx.dev.ordinal, res)
 	}

@@ -57,10 +57,3 @@ func (r *registry[K, T]) drop(key K, p *T) {
 		delete(r.m, key)
 	}
 }
-
-// size returns the number of entries.
-func (r *registry[K, T]) size() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.m)
-}

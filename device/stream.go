@@ -356,7 +356,7 @@ func (s *Stream) Synchronize(ctx context.Context) error {
 		return err
 	}
 	d := s.ctx.dev.d
-	res := d.StreamPoll(s.ctx.handle, s.handle)
+	res := bounded(func() driver.Result { return d.StreamPoll(s.ctx.handle, s.handle) })
 	if res != driver.ErrorNotReady {
 		s.exit()
 		return s.fail(op, res)
@@ -370,7 +370,11 @@ func (s *Stream) Synchronize(ctx context.Context) error {
 		default: // too many: wait without a thread
 		}
 	}
-	e, res := d.RecordPooled(s.ctx.handle, s.handle)
+	var e driver.EventHandle
+	res = bounded(func() (res driver.Result) {
+		e, res = d.RecordPooled(s.ctx.handle, s.handle)
+		return res
+	})
 	if res != driver.Success {
 		s.exit()
 		return s.fail(op, res)
@@ -412,8 +416,10 @@ func (s *Stream) RecordEvent(e *Event) error {
 	}
 	defer e.exit()
 	if e.ctx != s.ctx {
-		return &Error{Op: op, Device: s.ctx.dev.Ordinal(), Code: driver.ErrorInvalidHandle,
-			Detail: fmt.Sprintf("the event is of the %v, the stream of the %v", e.ctx, s.ctx)}
+		return &Error{
+			Op: op, Device: s.ctx.dev.Ordinal(), Code: driver.ErrorInvalidHandle,
+			Detail: fmt.Sprintf("the event is of the %v, the stream of the %v", e.ctx, s.ctx),
+		}
 	}
 	if res := s.ctx.dev.d.EventRecord(s.ctx.handle, e.handle, s.handle); res != driver.Success {
 		return s.fail(op, res)
@@ -495,8 +501,10 @@ func (s *Stream) Launch(f func()) error {
 		return s.fail(op, res)
 	}
 	if status != driver.StreamCaptureStatusNone {
-		return &Error{Op: op, Device: s.ctx.dev.Ordinal(), Code: driver.ErrorStreamCaptureUnsupported,
-			Detail: "the function would run once, the graph may run often: add a host node to the graph"}
+		return &Error{
+			Op: op, Device: s.ctx.dev.Ordinal(), Code: driver.ErrorStreamCaptureUnsupported,
+			Detail: "the function would run once, the graph may run often: add a host node to the graph",
+		}
 	}
 	return s.fail(op, s.ctx.dev.d.LaunchHostGo(s.ctx.handle, s.handle, f))
 }
@@ -511,8 +519,10 @@ func (s *Stream) BeginCapture(mode int32) error {
 	}
 	defer s.exit()
 	if s.kind == stream.KindLegacyDefault {
-		return &Error{Op: op, Device: s.ctx.dev.Ordinal(), Code: driver.ErrorStreamCaptureUnsupported,
-			Detail: "the legacy default stream cannot capture: use another stream"}
+		return &Error{
+			Op: op, Device: s.ctx.dev.Ordinal(), Code: driver.ErrorStreamCaptureUnsupported,
+			Detail: "the legacy default stream cannot capture: use another stream",
+		}
 	}
 	return s.fail(op, s.ctx.dev.d.StreamBeginCapture(s.ctx.handle, s.handle, mode))
 }

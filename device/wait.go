@@ -15,6 +15,17 @@ import (
 // that waits in the driver is a thread that the system has to keep.
 var blockers = make(chan struct{}, 32)
 
+// callers bounds the threads that ask the driver at once before a wait: many
+// goroutines tend to begin to wait together, and the driver has a lock.
+var callers = make(chan struct{}, 64)
+
+// bounded makes a short driver call, no more than a few at a time.
+func bounded(call func() driver.Result) driver.Result {
+	callers <- struct{}{}
+	defer func() { <-callers }()
+	return call()
+}
+
 // blocking runs a driver call that blocks its thread. If ctx can end, the call
 // runs on a goroutine of its own, which goes on when ctx has ended. abandon
 // runs instead of call when ctx ends before its turn comes.
