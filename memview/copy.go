@@ -12,11 +12,11 @@ import (
 // strides may be any. Both views must be host memory; the caller orders the
 // access.
 //
-// The views may overlap: the result is as if src had been read whole before
-// dst was written. An overlap other than of two dense blocks makes Copy
-// allocate room for the elements; otherwise small copies allocate nothing. Copies of 4 megabytes or
-// more use up to GOMAXPROCS goroutines. Padded elements narrower than a byte
-// are packed and the other way round.
+// The views may overlap: the result is as if src had been read whole before dst
+// was written. An overlap other than of two dense blocks makes Copy allocate
+// room for the elements; otherwise small copies allocate nothing. Copies of 4
+// megabytes or more use up to GOMAXPROCS goroutines. Padded elements narrower
+// than a byte are packed and the other way round.
 //
 // Errors wrap [dlpack.ErrReadOnly], [dlpack.ErrDType], [dlpack.ErrDevice],
 // [dlpack.ErrClosed], and [dlpack.ErrLayout] if the shapes differ or dst has

@@ -59,20 +59,11 @@ func TestCopy(t *testing.T) {
 						dst, want := aligned(len(src)), aligned(len(src))
 						s := must(byteView(t, src, item).Reshape(shape...))
 						turn := func(v memview.StridedMemoryView) memview.StridedMemoryView {
-							ps := make([]int64, len(shape))
-							for i, a := range p {
-								ps[a] = shape[i]
-							}
-							// v in shape ps, permuted by p, has the shape again.
-							inv := make([]int, len(p))
-							for i := range p {
-								inv[i] = p[i]
-							}
 							q := make([]int64, len(p))
-							for i, a := range inv {
+							for i, a := range p {
 								q[a] = shape[i]
 							}
-							v = must(must(v.Reshape(q...)).Permute(inv...))
+							v = must(must(v.Reshape(q...)).Permute(p...))
 							ix := make([]memview.Index, len(shape))
 							for i := range ix {
 								if flip>>i&1 != 0 {

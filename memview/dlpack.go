@@ -80,11 +80,11 @@ func (v StridedMemoryView) Desc() (dlpack.Desc, error) {
 // [dlpack.Exported.Export] gives as many tensors as are wanted, versioned or
 // legacy. The caller closes the result.
 //
-// The result has a claim of its own on the memory, however the view got it:
-// Go memory stays pinned, a tensor that was imported keeps its count in C, lent memory is
-// retained past its call, and a view of an [Unowned] address passes that
-// promise on. Read-only and padded flags go along; strides are kept, negative
-// ones too.
+// The result has a claim of its own on the memory, however the view got it: Go
+// memory stays pinned, a tensor that was imported keeps its count in C, lent
+// memory is retained past its call, and a view of an [Unowned] address passes
+// that promise on. Read-only and padded flags go along; strides are kept,
+// negative ones too.
 //
 // Errors wrap [dlpack.ErrClosed] if the memory was given back,
 // [dlpack.ErrLayout] if the view begins inside a byte (R032), and

@@ -21,35 +21,37 @@
 // # Access
 //
 // Generic functions read and write elements of exactly one Go type, see
-// [Element]: [Slice] for dense memory, [VectorOf] and [MatrixOf] for fast access through
-// strides, [At], [Set], [Values], [Items] and [Pointers] for any number of axes.
-// The methods [StridedMemoryView.Float64At] and its relatives convert from and to every numeric
-// dtype. Elements of 4 and 6 bits work packed and padded. [Copy] moves
-// elements between any two layouts; nothing else copies, except what says so
-// in its name. [StridedMemoryView.View] reads memory as another type.
+// [Element]: [Slice] for dense memory, [VectorOf] and [MatrixOf] for fast
+// access through strides, [At], [Set], [Values], [Items] and [Pointers] for any
+// number of axes. The methods [StridedMemoryView.Float64At] and its relatives
+// convert from and to every numeric dtype. Elements of 4 and 6 bits work packed
+// and padded. [Copy] moves elements between any two layouts; nothing else
+// copies, except what says so in its name. [StridedMemoryView.View] reads
+// memory as another type.
 //
 // # Ownership
 //
 // A view does not own memory; it holds on to an [Owner], which has to be named
 // for every bare address: a tensor ([Managed]), a function that frees
 // ([OnRelease]), a caller that lends for the time of a call ([Lent]), or the
-// caller's promise ([Unowned]). Go memory needs none. All copies and parts of
-// a view share one claim: [StridedMemoryView.Release] gives it up for all of them, once.
-// [StridedMemoryView.Retain] makes another claim.
+// caller's promise ([Unowned]). Go memory needs none. All copies and parts of a
+// view share one claim: [StridedMemoryView.Release] gives it up for all of
+// them, once. [StridedMemoryView.Retain] makes another claim.
 //
 // Every access asks first whether the memory is still there. A view of lent
-// memory that was kept after the call gives [dlpack.ErrClosed], instead of reading what is no
-// longer an array. What Slice, VectorOf, MatrixOf and the iterators return
-// cannot ask any more: it must not be used after the memory was given back.
+// memory that was kept after the call gives [dlpack.ErrClosed], instead of
+// reading what is no longer an array. What Slice, VectorOf, MatrixOf and the
+// iterators return cannot ask any more: it must not be used after the memory
+// was given back.
 //
 // # Errors
 //
 // Foreign numbers are never believed: sizes and offsets are computed with
 // checks for overflow, and everything that breaks a rule of a protocol gives a
 // [*dlpack.RuleError] with the number of the rule, wrapping a sentinel of
-// package dlpack. A read-only view is refused by every writable accessor with [dlpack.ErrReadOnly].
-// Only the accessors that are like slices (Vector, Matrix) panic, for indices out of
-// range.
+// package dlpack. A read-only view is refused by every writable accessor with
+// [dlpack.ErrReadOnly]. Only the accessors that are like slices (Vector,
+// Matrix) panic, for indices out of range.
 //
 // # Concurrency
 //

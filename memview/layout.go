@@ -48,9 +48,9 @@ func (o Order) String() string {
 // their stride means nothing.
 //
 // A Layout is an immutable value: methods return new ones. Up to 8 axes they
-// allocate nothing. It may be used from any number of goroutines. Use [Layout.Equal]
-// to compare two, == compares identities above 8 axes. The zero Layout has no
-// axes and elements of no width.
+// allocate nothing. It may be used from any number of goroutines. Use
+// [Layout.Equal] to compare two, == compares identities above 8 axes. The zero
+// Layout has no axes and elements of no width.
 //
 // Every Layout keeps this promise, so that no later arithmetic can overflow:
 // the number of elements, the offset of every element, and both of them in
@@ -467,8 +467,8 @@ func (l *Layout) orderInto(buf *[MaxDims]int8) []int8 {
 	return order
 }
 
-// String returns the layout in one line, such as
-// "shape [3 4], strides [4 1], 4-byte elements".
+// String returns the layout in one line, such as "shape [3 4], strides [4 1],
+// 4-byte elements".
 func (l Layout) String() string {
 	shape, steps := l.axes()
 	s := "shape " + listOf(shape) + ", strides " + listOf(steps) + ", "

@@ -19,15 +19,36 @@ var numericTypes = []struct {
 	x  complex128
 }{
 	{dlpack.Bool, 1},
-	{dlpack.Int8, -128}, {dlpack.Int16, -3}, {dlpack.Int32, math.MinInt32}, {dlpack.Int64, -1 << 53},
-	{dlpack.UInt8, 255}, {dlpack.UInt16, 65535}, {dlpack.UInt32, math.MaxUint32}, {dlpack.UInt64, 1 << 63},
-	{dlpack.Int4, -8}, {dlpack.UInt4, 15}, {dlpack.DataType{Code: dlpack.CodeInt, Bits: 2, Lanes: 1}, -2},
-	{dlpack.Float16, -1.5}, {dlpack.Float32, 0.25}, {dlpack.Float64, math.Pi}, {dlpack.BFloat16, 3},
-	{dlpack.Complex32, 1 - 2i}, {dlpack.Complex64, 1.5 + 2i}, {dlpack.Complex128, complex(math.E, math.Pi)},
+	{dlpack.Int8, -128},
+	{dlpack.Int16, -3},
+	{dlpack.Int32, math.MinInt32},
+	{dlpack.Int64, -1 << 53},
+	{dlpack.UInt8, 255},
+	{dlpack.UInt16, 65535},
+	{dlpack.UInt32, math.MaxUint32},
+	{dlpack.UInt64, 1 << 63},
+	{dlpack.Int4, -8},
+	{dlpack.UInt4, 15},
+	{dlpack.DataType{Code: dlpack.CodeInt, Bits: 2, Lanes: 1}, -2},
+	{dlpack.Float16, -1.5},
+	{dlpack.Float32, 0.25},
+	{dlpack.Float64, math.Pi},
+	{dlpack.BFloat16, 3},
+	{dlpack.Complex32, 1 - 2i},
+	{dlpack.Complex64, 1.5 + 2i},
+	{dlpack.Complex128, complex(math.E, math.Pi)},
 	{dlpack.BComplex32, -4 + 0.5i},
-	{dlpack.Float8E3M4, 15.5}, {dlpack.Float8E4M3, 240}, {dlpack.Float8E4M3B11FNUZ, 30}, {dlpack.Float8E4M3FN, 448},
-	{dlpack.Float8E4M3FNUZ, 240}, {dlpack.Float8E5M2, 57344}, {dlpack.Float8E5M2FNUZ, -57344}, {dlpack.Float8E8M0FNU, 0.5},
-	{dlpack.Float6E2M3FN, 7.5}, {dlpack.Float6E3M2FN, -28}, {dlpack.Float4E2M1FN, -6},
+	{dlpack.Float8E3M4, 15.5},
+	{dlpack.Float8E4M3, 240},
+	{dlpack.Float8E4M3B11FNUZ, 30},
+	{dlpack.Float8E4M3FN, 448},
+	{dlpack.Float8E4M3FNUZ, 240},
+	{dlpack.Float8E5M2, 57344},
+	{dlpack.Float8E5M2FNUZ, -57344},
+	{dlpack.Float8E8M0FNU, 0.5},
+	{dlpack.Float6E2M3FN, 7.5},
+	{dlpack.Float6E3M2FN, -28},
+	{dlpack.Float4E2M1FN, -6},
 }
 
 func TestNumbers(t *testing.T) {
@@ -115,9 +136,19 @@ func TestNumbers(t *testing.T) {
 			x    float64
 			want uint16
 		}{
-			{1 + 0x1p-11, 0x3c00}, {1 + 0x1p-11 + 0x1p-40, 0x3c01}, {1 + 3*0x1p-11 - 0x1p-40, 0x3c01}, {-1 - 0x1p-11 - 0x1p-40, 0xbc01},
-			{65519.999, 0x7bff}, {65520, 0x7c00}, {1e300, 0x7c00}, {math.Inf(-1), 0xfc00}, {0x1p-25, 0}, {0x1p-25 + 0x1p-60, 1}, {-0x1p-60, 0x8000},
-			{math.SmallestNonzeroFloat64, 0}, {math.Copysign(0, -1), 0x8000},
+			{1 + 0x1p-11, 0x3c00},
+			{1 + 0x1p-11 + 0x1p-40, 0x3c01},
+			{1 + 3*0x1p-11 - 0x1p-40, 0x3c01},
+			{-1 - 0x1p-11 - 0x1p-40, 0xbc01},
+			{65519.999, 0x7bff},
+			{65520, 0x7c00},
+			{1e300, 0x7c00},
+			{math.Inf(-1), 0xfc00},
+			{0x1p-25, 0},
+			{0x1p-25 + 0x1p-60, 1},
+			{-0x1p-60, 0x8000},
+			{math.SmallestNonzeroFloat64, 0},
+			{math.Copysign(0, -1), 0x8000},
 		} {
 			require.NoError(t, v.SetFloat64(c.x, 0))
 			require.Equal(t, c.want, must(memview.At[float16.Float16](v, 0)).Bits(), "%v", c.x)

@@ -13,7 +13,8 @@ type Raw struct {
 	// NDim is the number of axes.
 	NDim int
 	// Shape points to NDim extents, Strides to NDim strides in elements. They
-	// are read and not kept. A nil Strides means C order. Both may be nil if NDim is 0.
+	// are read and not kept. A nil Strides means C order. Both may be nil if
+	// NDim is 0.
 	Shape, Strides *int64
 	// DType is the element type.
 	DType dlpack.DataType

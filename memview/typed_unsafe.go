@@ -11,8 +11,8 @@ import (
 // and writing. Nothing is copied.
 //
 // The slice must not be used after the view's owner took the memory back: for
-// lent memory, after the call; otherwise after Release. For a bool slice, the memory must hold only 0
-// and 1.
+// lent memory, after the call; otherwise after Release. For a bool slice, the
+// memory must hold only 0 and 1.
 //
 // Errors wrap [dlpack.ErrClosed] if the memory was given back,
 // [dlpack.ErrDevice] if the host cannot reach it, [dlpack.ErrDType] unless

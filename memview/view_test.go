@@ -344,7 +344,8 @@ func TestLent(t *testing.T) {
 		r := rawOf(foreign(t, data), dlpack.Float32, ints(4), nil)
 		fresh := must(memview.FromLent(r, l, 0, 0))
 		for _, v := range []memview.StridedMemoryView{
-			{}, must(memview.FromSlice(make([]int8, 3))).AsReadOnly(),
+			{},
+			must(memview.FromSlice(make([]int8, 3))).AsReadOnly(),
 			must(memview.FromSlice(make([]int8, 1), 1, 1, 1, 1, 1, 1, 1, 1, 1)),
 			must(must(must(memview.FromSlice(make([]uint8, 3))).View(dlpack.Float4E2M1FN)).Slice(memview.From(1))),
 			must(memview.FromRaw(r, memview.OnRelease(nil, nil))),
