@@ -590,6 +590,23 @@ static void arrays_done(ho_ext_frame *f)
 			ho_arg_done(&f->arrays[i]);
 }
 
+/* Go keeps one state per call that is under way, in a table. The numbers of
+ * the free ones are a stack here, guarded by the GIL, which is held before and
+ * after the crossing: cheaper than a pool on the Go side. */
+enum { MAX_FREE_SLOTS = 1024 };
+static uint32_t free_slots[MAX_FREE_SLOTS], nfree_slots, nslots;
+
+static uint32_t take_slot(void)
+{
+	return nfree_slots ? free_slots[--nfree_slots] : nslots++;
+}
+
+static void give_slot(uint32_t slot)
+{
+	if (nfree_slots < MAX_FREE_SLOTS) /* more calls at once than this: one state is lost to the table */
+		free_slots[nfree_slots++] = slot;
+}
+
 static ho_PyObject *cross(const ho_ext_function *fn, ho_ext_frame *f)
 {
 	f->func = fn->number;
@@ -604,6 +621,7 @@ static ho_PyObject *cross(const ho_ext_function *fn, ho_ext_frame *f)
 	f->exc = NULL;
 	f->exc_owner = NULL;
 	f->thread = (uint64_t)pthread_self();
+	f->slot = take_slot();
 	if (fn->flags & HO_EXT_QUICK) {
 		f->tstate = NULL;
 		ho_ext_enter(f);
@@ -612,6 +630,7 @@ static ho_PyObject *cross(const ho_ext_function *fn, ho_ext_frame *f)
 		ho_ext_enter(f);
 		ho_py.PyEval_RestoreThread(f->tstate);
 	}
+	give_slot(f->slot);
 	return finish(f);
 }
 

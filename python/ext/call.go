@@ -34,39 +34,68 @@ func register(fn *function) uint32 {
 	return uint32(len(list) - 1)
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+// calls holds the states of calls by their slots, which C gives out: a slot
+// belongs to one call at a time. The table only grows.
+var calls struct {
+	sync.Mutex
+	list atomic.Pointer[[]*call]
+}
+
+// callAt returns the state of a slot.
+func callAt(slot uint32) *call {
+	if list := calls.list.Load(); list != nil && int(slot) < len(*list) {
+		return (*list)[slot]
+	}
+	return moreCalls(slot)
+}
+
+func moreCalls(slot uint32) *call {
+	calls.Lock()
+	defer calls.Unlock()
+	var list []*call
+	if p := calls.list.Load(); p != nil {
+		list = *p
+	}
+	if int(slot) >= len(list) {
+		grown := make([]*call, max(8, 2*int(slot+1)))
+		for i := copy(grown, list); i < len(grown); i++ {
+			grown[i] = new(call)
+		}
+		list = grown
+		calls.list.Store(&list)
+	}
+	return list[slot]
+}
 
 // enter runs the function that the frame names. C calls it through exports.go,
 // with the GIL held (quick functions) or released.
 func enter(f *frame) {
 	fn := (*functions.list.Load())[f.fn]
-	c := calls.Get().(*call)
+	c := callAt(f.slot)
 	c.f, c.fn, c.lent, c.done = f, fn, false, false
-	c.gen.Add(1) // odd: live
 	if fn.hasContext {
 		fn.runContext(c)
 	} else {
 		fn.runHere(c)
 	}
-	c.finish()
-}
-
-// finish ends the life of everything that was lent. Whoever asked for more
-// time before that is waited for: the frame is gone after this.
-func (c *call) finish() {
-	c.gen.Add(1)
-	for c.lent && c.busy.Load() != 0 {
-		runtime.Gosched()
-	}
-	if len(c.refs) > 0 {
-		for i, r := range c.refs {
-			r.drop()
-			c.refs[i] = nil
-		}
-		c.refs = c.refs[:0]
+	if c.lent {
+		c.takeBack()
 	}
 	c.f, c.fn = nil, nil
-	calls.Put(c)
+}
+
+// takeBack ends the life of everything that was lent. Whoever asked for more
+// time before that is waited for: the frame is gone after this.
+func (c *call) takeBack() {
+	c.gen.Add(1)
+	for c.busy.Load() != 0 {
+		runtime.Gosched()
+	}
+	for i, r := range c.refs {
+		r.drop()
+		c.refs[i] = nil
+	}
+	c.refs = c.refs[:0]
 }
 
 // hold keeps the frame of call gen in place until c.busy is given back. It

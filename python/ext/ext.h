@@ -65,6 +65,8 @@ typedef struct ho_ext_frame {
 	ho_owner *exc_owner; /* keeps exc, given away; NULL: exc is a reference itself */
 	void *tstate;      /* thread state, when the GIL was released */
 	uint64_t thread;   /* pthread_self() of the calling thread */
+	uint32_t slot;     /* Go's state for this call, see take_slot */
+	uint32_t unused;
 	ho_ext_value out_inline[HO_EXT_INLINE_RESULTS];
 	uint8_t scratch_inline[HO_EXT_SCRATCH];
 } ho_ext_frame;
@@ -74,6 +76,7 @@ _Static_assert(offsetof(ho_ext_frame, values) == 16, "mirrored in frame.go");
 _Static_assert(offsetof(ho_ext_frame, out_len) == 40, "mirrored in frame.go");
 _Static_assert(offsetof(ho_ext_frame, spilled) == 64, "mirrored in frame.go");
 _Static_assert(offsetof(ho_ext_frame, thread) == 120, "mirrored in frame.go");
+_Static_assert(offsetof(ho_ext_frame, slot) == 128, "mirrored in frame.go");
 _Static_assert(sizeof(ho_arg) == 200, "mirrored in frame.go");
 _Static_assert(offsetof(ho_arg, shape) == 32, "mirrored in frame.go");
 

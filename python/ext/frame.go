@@ -93,6 +93,7 @@ type frame struct {
 	excOwner         uint64 // ho_owner*
 	tstate           uint64
 	thread           uint64
+	slot             uint32
 }
 
 // Sizes and offsets are asserted in ext.h against the same numbers.
@@ -104,14 +105,15 @@ var (
 	_ [40]byte  = [unsafe.Offsetof(frame{}.outLen)]byte{}
 	_ [64]byte  = [unsafe.Offsetof(frame{}.spilled)]byte{}
 	_ [120]byte = [unsafe.Offsetof(frame{}.thread)]byte{}
+	_ [128]byte = [unsafe.Offsetof(frame{}.slot)]byte{}
 )
 
-// call is the Go side of one call from Python. It is pooled; gen tells one
-// call from the next, so that a view which escaped is refused.
+// call is the Go side of one call from Python. It is used again for later
+// calls; gen tells one from the next, so that a view which escaped is refused.
 type call struct {
 	f  *frame
 	fn *function
-	// gen is the number of the call, odd while it runs.
+	// gen is the number of the call. It changes when the call ends.
 	gen atomic.Uint64
 	// busy counts goroutines that are inside Python or a Retain for this
 	// call. The frame must stay until they are out.
