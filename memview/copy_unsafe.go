@@ -1,6 +1,7 @@
 package memview
 
 import (
+	"runtime"
 	"strconv"
 	"unsafe"
 
@@ -27,6 +28,8 @@ func makeGo(op string, dtype dlpack.DataType, flags dlpack.Flags, l *Layout) (St
 // empty and do not overlap, except as one dense block.
 func copyViews(dst, src *StridedMemoryView) {
 	d, s := dst.pointer(), src.pointer()
+	defer runtime.KeepAlive(dst)
+	defer runtime.KeepAlive(src)
 	if dst.layout.width%8 != 0 || src.layout.width != dst.layout.width {
 		copyBits(d, s, &dst.layout, &src.layout, int64(dst.dtype.BitsPerElement()))
 		return

@@ -2,6 +2,7 @@ package memview
 
 import (
 	"math"
+	"runtime"
 	"strconv"
 
 	"github.com/go-handoff/handoff/dlpack"
@@ -149,6 +150,7 @@ func (v StridedMemoryView) SetComplex128(c complex128, index ...int64) error {
 		if !v.putComplex(v.pointer(), off, c) {
 			return fail("set", "", dlpack.ErrDType, v.dtype.String()+" elements are no numbers")
 		}
+		runtime.KeepAlive(&v)
 		return nil
 	}
 	x := real(c)
@@ -157,6 +159,7 @@ func (v StridedMemoryView) SetComplex128(c complex128, index ...int64) error {
 	}
 	if u, ok := floatBits(v.dtype, x); ok {
 		v.putBits(v.pointer(), off, u)
+		runtime.KeepAlive(&v)
 		return nil
 	}
 	if x != math.Trunc(x) || x < -1<<63 || x >= 1<<64 {
@@ -215,5 +218,6 @@ func (v *StridedMemoryView) setInt(off int64, u uint64, negative bool) error {
 		u &= 1<<bits - 1
 	}
 	v.putBits(v.pointer(), off, u)
+	runtime.KeepAlive(v)
 	return nil
 }

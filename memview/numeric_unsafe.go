@@ -2,6 +2,7 @@ package memview
 
 import (
 	"math"
+	"runtime"
 	"unsafe"
 
 	"github.com/x448/float16"
@@ -280,7 +281,9 @@ func float16Bits(x float64) uint16 {
 
 func (v *StridedMemoryView) read(index []int64) number {
 	off, _ := v.layout.at(index)
-	return v.numberAt(v.pointer(), off)
+	n := v.numberAt(v.pointer(), off)
+	runtime.KeepAlive(v)
+	return n
 }
 
 // forNumbers calls f with every element in C order until it returns false.
@@ -290,4 +293,5 @@ func (v *StridedMemoryView) forNumbers(f func(number) bool) {
 	}
 	p := v.pointer()
 	v.layout.walk(func(off int64) bool { return f(v.numberAt(p, off)) })
+	runtime.KeepAlive(v)
 }

@@ -2,6 +2,7 @@ package memview
 
 import (
 	"iter"
+	"runtime"
 	"unsafe"
 
 	"github.com/go-handoff/handoff/dlpack/minifloat"
@@ -10,9 +11,10 @@ import (
 // Slice returns the memory of a C-contiguous view as a Go slice, for reading
 // and writing. Nothing is copied.
 //
-// The slice must not be used after the view's owner took the memory back: for
-// lent memory, after the call; otherwise after Release. For a bool slice, the
-// memory must hold only 0 and 1.
+// The slice does not keep the memory: hold on to the view until the last use of
+// the slice, as "defer v.Release()" does. It must not be used after the view's
+// owner took the memory back: for lent memory, after the call; otherwise after
+// Release. For a bool slice, the memory must hold only 0 and 1.
 //
 // Errors wrap [dlpack.ErrClosed] if the memory was given back,
 // [dlpack.ErrDevice] if the host cannot reach it, [dlpack.ErrDType] unless
@@ -89,7 +91,11 @@ func At[T Element](v StridedMemoryView, index ...int64) (T, error) {
 	if !ok {
 		return x, errIndex("at", &v.layout, index)
 	}
-	return load[T](v.pointer(), off, v.layout.width), nil
+	x = load[T](v.pointer(), off, v.layout.width)
+	// Nothing but v may be left of the owner: the collector must not find it
+	// gone before the memory was read. The same in all that follows.
+	runtime.KeepAlive(&v)
+	return x, nil
 }
 
 // Set changes the element at an index. It refuses read-only views with
@@ -103,6 +109,7 @@ func Set[T Element](v StridedMemoryView, x T, index ...int64) error {
 		return errIndex("set", &v.layout, index)
 	}
 	store(v.pointer(), off, v.layout.width, x)
+	runtime.KeepAlive(&v)
 	return nil
 }
 
@@ -120,6 +127,7 @@ func Fill[T Element](v StridedMemoryView, x T) error {
 		for i := range s {
 			s[i] = x
 		}
+		runtime.KeepAlive(&v)
 		return nil
 	}
 	p, w := v.pointer(), v.layout.width
@@ -127,6 +135,7 @@ func Fill[T Element](v StridedMemoryView, x T) error {
 		store(p, off, w, x)
 		return true
 	})
+	runtime.KeepAlive(&v)
 	return nil
 }
 
@@ -215,6 +224,7 @@ func Values[T Element](v StridedMemoryView) (iter.Seq[T], error) {
 		}
 		p, w := v.pointer(), v.layout.width
 		v.layout.walk(func(off int64) bool { return yield(load[T](p, off, w)) })
+		runtime.KeepAlive(&v)
 	}, nil
 }
 
@@ -231,9 +241,10 @@ func Items[T Element](v StridedMemoryView) (iter.Seq2[[]int64, T], error) {
 		p, w := v.pointer(), v.layout.width
 		for ix, off := range v.layout.Indexed() {
 			if !yield(ix, load[T](p, off, w)) {
-				return
+				break
 			}
 		}
+		runtime.KeepAlive(&v)
 	}, nil
 }
 
@@ -253,15 +264,16 @@ func Pointers[T Element](v StridedMemoryView) (iter.Seq2[[]int64, *T], error) {
 		for ix, off := range v.layout.Indexed() {
 			// SAFETY: aligned element within the array, see Layout.
 			if !yield(ix, (*T)(unsafe.Add(p, off*int64(unsafe.Sizeof(x))))) {
-				return
+				break
 			}
 		}
+		runtime.KeepAlive(&v)
 	}, nil
 }
 
 // ReadVector gives fast access to the elements of a 1-d view. It is checked
-// when made; like a slice it must not be used after the memory was given
-// back.
+// when made; like a slice it does not keep the memory, see [Slice], and must
+// not be used after it was given back.
 type ReadVector[T Element] struct {
 	p       unsafe.Pointer
 	n, step int // step in bytes
