@@ -52,7 +52,7 @@ def raises() -> Callable[..., object]:
 
         def __exit__(self, *exc: object) -> bool | None:
             swallow = self.inner.__exit__(*exc)
-            if self.rule is not None:
+            if swallow and self.rule is not None:
                 assert isinstance(self.info.value, handoff.Error), f"not an error of handoff: {self.info.value!r}"
                 assert self.info.value.rule == self.rule, str(self.info.value)
                 assert self.rule in str(self.info.value)

@@ -76,7 +76,9 @@ def test_R123_B174_one_step_at_a_time() -> None:
     assert p.calls[-1] == {}
 
 
-@pytest.mark.parametrize("error", [BufferError("b"), ValueError("v"), RuntimeError("r"), KeyboardInterrupt(), OSError(5)])
+@pytest.mark.parametrize(
+    "error", [BufferError("b"), ValueError("v"), RuntimeError("r"), KeyboardInterrupt(), OSError(5)]
+)
 def test_R124_R163_other_exceptions_pass(error: BaseException) -> None:
     p = Fails(error)
     for take in (from_dlpack, handoff.from_dlpack, _core._inspect):

@@ -392,9 +392,7 @@ def test_R097_allocator_failure(bad: dict[str, Any]) -> None:
     set_error = SET_ERROR(lambda ctx, kind, message: errors.append((kind, message)))
     m = Managed(**bad)
     out = c_void_p()
-    assert ALLOCATE(api().allocator)(
-        ctypes.addressof(m.struct.dl_tensor), ctypes.addressof(out), None, set_error
-    ) == -1
+    assert ALLOCATE(api().allocator)(ctypes.addressof(m.struct.dl_tensor), ctypes.addressof(out), None, set_error) == -1
     assert len(errors) == 1
 
 

@@ -55,10 +55,18 @@ def test_same_as_array_interface(name: str) -> None:
 
 def test_R024_R026_every_dtype() -> None:
     for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
-        assert _core._inspect(np.zeros(2, name))[3] == StridedMemoryView.from_array_interface(np.zeros(2, name)).dlpack_dtype
+        assert (
+            _core._inspect(np.zeros(2, name))[3]
+            == StridedMemoryView.from_array_interface(np.zeros(2, name)).dlpack_dtype
+        )
     for name, dl in {
-        "float16": (2, 16, 1), "float32": (2, 32, 1), "float64": (2, 64, 1),
-        "complex64": (5, 64, 1), "complex128": (5, 128, 1), "longlong": (0, 64, 1), "ulonglong": (1, 64, 1),
+        "float16": (2, 16, 1),
+        "float32": (2, 32, 1),
+        "float64": (2, 64, 1),
+        "complex64": (5, 64, 1),
+        "complex128": (5, 128, 1),
+        "longlong": (0, 64, 1),
+        "ulonglong": (1, 64, 1),
     }.items():
         assert _core._inspect(np.zeros(2, name))[3] == dl
 
@@ -66,11 +74,22 @@ def test_R024_R026_every_dtype() -> None:
 def test_ml_dtypes() -> None:
     ml = pytest.importorskip("ml_dtypes")
     for name, dl in {
-        "bfloat16": (4, 16, 1), "float8_e3m4": (7, 8, 1), "float8_e4m3": (8, 8, 1), "float8_e4m3b11fnuz": (9, 8, 1),
-        "float8_e4m3fn": (10, 8, 1), "float8_e4m3fnuz": (11, 8, 1), "float8_e5m2": (12, 8, 1),
-        "float8_e5m2fnuz": (13, 8, 1), "float8_e8m0fnu": (14, 8, 1), "float6_e2m3fn": (15, 6, 1),
-        "float6_e3m2fn": (16, 6, 1), "float4_e2m1fn": (17, 4, 1), "int4": (0, 4, 1), "uint4": (1, 4, 1),
-        "int2": (0, 2, 1), "uint2": (1, 2, 1),
+        "bfloat16": (4, 16, 1),
+        "float8_e3m4": (7, 8, 1),
+        "float8_e4m3": (8, 8, 1),
+        "float8_e4m3b11fnuz": (9, 8, 1),
+        "float8_e4m3fn": (10, 8, 1),
+        "float8_e4m3fnuz": (11, 8, 1),
+        "float8_e5m2": (12, 8, 1),
+        "float8_e5m2fnuz": (13, 8, 1),
+        "float8_e8m0fnu": (14, 8, 1),
+        "float6_e2m3fn": (15, 6, 1),
+        "float6_e3m2fn": (16, 6, 1),
+        "float4_e2m1fn": (17, 4, 1),
+        "int4": (0, 4, 1),
+        "uint4": (1, 4, 1),
+        "int2": (0, 2, 1),
+        "uint2": (1, 2, 1),
     }.items():
         a = np.zeros((2, 3), getattr(ml, name))
         got = _core._inspect(a)
