@@ -88,6 +88,8 @@ int ho_ext_signals(ho_ext_frame *f)
 {
 	if (f->exc)
 		return 1;
+	if (unusable()) /* a daemon thread at the end of the process */
+		return 0;
 	ho_py.PyEval_RestoreThread(f->tstate);
 	if (ho_py.PyErr_CheckSignals() < 0) {
 		const char *text;
