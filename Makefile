@@ -15,7 +15,7 @@ EXT := $(BUILD)/ext
 
 # What the installed package and the example extensions are built from.
 GO_SRC := $(shell find dlpack cai memview stream device pathfinder launch python internal examples bench \
-	-name '*.go' -o -name '*.c' -o -name '*.h' -o -name 'go.mod' 2>/dev/null)
+	-name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.map' -o -name 'go.mod' 2>/dev/null)
 PY_SRC := $(shell find python -name '*.py' -not -path '*/build/*' -o -name '*.pyi' -o -name 'pyproject.toml' 2>/dev/null)
 TOOL_NAMES := staticcheck gofumpt govulncheck benchstat
 
@@ -68,6 +68,7 @@ tools: $(BUILD)/tools/.stamp
 define extension
 	$(GO) build -C $(1) -buildmode=c-shared -o $(CURDIR)/$(EXT)/$(2).so .
 	@rm -f $(EXT)/$(2).h
+	@touch $(EXT)/$(2).so
 endef
 
 $(EXT)/godemo.so: $(GO_SRC)

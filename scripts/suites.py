@@ -110,7 +110,7 @@ def test_suites() -> list[Suite]:
             suites.append(
                 Suite(
                     f"pytest {folder}",
-                    [PYTHON, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", folder],
+                    [PYTHON, "-m", "pytest", "-o", "addopts=", "-q", "-ra", "-p", "no:cacheprovider", folder],
                     "pytest",
                 )
             )
