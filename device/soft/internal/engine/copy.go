@@ -203,11 +203,19 @@ func (e *Engine) newCopy(c Copy) (*copyWork, Code) {
 	}
 	w := &copyWork{c: c}
 	var code Code
-	if w.src, w.ss, code = e.side(&w.c.Src, &w.c); code != Success {
-		return nil, code
+	// The end that can be checked comes first: host memory is taken at the caller's word.
+	if c.Dst.Type == TypeHost {
+		if w.src, w.ss, code = e.side(&w.c.Src, &w.c); code != Success {
+			return nil, code
+		}
 	}
 	if w.dst, w.ds, code = e.side(&w.c.Dst, &w.c); code != Success {
 		return nil, code
+	}
+	if c.Dst.Type != TypeHost {
+		if w.src, w.ss, code = e.side(&w.c.Src, &w.c); code != Success {
+			return nil, code
+		}
 	}
 	return w, Success
 }
