@@ -9,8 +9,9 @@ import (
 // rig is an engine with one calling thread and the primary context of device 0 current.
 type rig struct {
 	*Engine
-	t   *Thread
-	ctx Handle
+	t     *Thread
+	later func() // what a test leaves to do
+	ctx   Handle
 }
 
 // newRig makes one; when the test is over nothing may be left.
