@@ -123,5 +123,13 @@ func child(mode string) int {
 		}
 		return 0
 	}
+	if mode == "faults" {
+		if err := faultChild(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("faults: ok")
+		return 0
+	}
 	return 2
 }

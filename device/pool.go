@@ -121,8 +121,8 @@ func (p *DevicePool) Owned() bool { return p.owned }
 // Info says who can reach the pool's memory.
 func (p *DevicePool) Info() MemoryInfo { return p.info }
 
-// Close gives a created pool up; it is destroyed once its buffers are freed.
-// The device's own pool stays. It may be called twice.
+// Close gives a created pool up. The driver keeps it until its buffers, which
+// stay usable, are freed. The device's own pool stays. It may be called twice.
 func (p *DevicePool) Close() error {
 	if !p.owned || p.closed.Swap(true) {
 		return nil
@@ -142,12 +142,9 @@ func (p *DevicePool) Allocate(size int64, s *Stream) (driver.DevicePtr, error) {
 	if err := p.enter(op); err != nil {
 		return 0, err
 	}
+	defer p.exit()
 	ptr, res := p.dev.d.MemAllocFromPoolAsync(ctx, uintptr(size), p.handle, s.handle)
-	if res != driver.Success {
-		p.exit()
-		return 0, allocError(p.dev, size, res)
-	}
-	return ptr, nil // the allocation holds the pool until it is freed
+	return ptr, allocError(p.dev, size, res)
 }
 
 // Deallocate frees an allocation of this pool in the order of s.
@@ -160,10 +157,7 @@ func (p *DevicePool) Deallocate(ptr driver.DevicePtr, _ int64, s *Stream) error 
 		return err
 	}
 	defer s.exit()
-	if res := p.dev.d.MemFreeAsync(s.ctx.handle, ptr, s.handle); res != driver.Success {
-		return check(op, p.dev.ordinal, res)
-	}
-	return p.own.unref()
+	return check(op, p.dev.ordinal, p.dev.d.MemFreeAsync(s.ctx.handle, ptr, s.handle))
 }
 
 // Attribute returns a pool attribute (driver.MemPoolAttr...): bytes, or 0 or 1

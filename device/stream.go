@@ -463,7 +463,11 @@ func (s *Stream) Wait(o stream.StreamLike) error {
 			return err
 		}
 		defer s.exit()
-		if err := s.View().WaitFor(v); err != nil {
+		mine := s.View()
+		if mine.Same(v) {
+			return nil
+		}
+		if err := mine.WaitFor(v); err != nil {
 			return fmt.Errorf("device: %w", err)
 		}
 		stats.edges.Add(1)
@@ -473,7 +477,7 @@ func (s *Stream) Wait(o stream.StreamLike) error {
 		return err
 	}
 	defer s.exit()
-	if other == s {
+	if other.key() == s.key() {
 		return nil
 	}
 	if err := other.use(op); err != nil {

@@ -13,34 +13,45 @@
 
 /* ---- Contexts ----------------------------------------------------------- */
 
+/* What ho_enter found and did. */
+typedef struct ho_guard {
+	ho_context ctx, old;
+	int pushed;
+} ho_guard;
+
 /* Makes ctx current if it is not; 0 leaves the thread as it is. A goroutine
  * may be on any thread, so this happens inside the crossing that acts. */
-static inline ho_result ho_enter(const ho_cuda_table *t, ho_context ctx, int *pushed)
+static inline ho_result ho_enter(const ho_cuda_table *t, ho_context ctx, ho_guard *g)
 {
-	ho_context now = 0;
 	ho_result st;
 
-	*pushed = 0;
+	g->ctx = ctx;
+	g->old = 0;
+	g->pushed = 0;
 	if (ctx == 0)
 		return HO_CUDA_SUCCESS;
-	st = t->cuCtxGetCurrent(&now);
-	if (st != HO_CUDA_SUCCESS || now == ctx)
+	st = t->cuCtxGetCurrent(&g->old);
+	if (st != HO_CUDA_SUCCESS || g->old == ctx)
 		return st;
 	st = t->cuCtxPushCurrent(ctx);
-	*pushed = st == HO_CUDA_SUCCESS;
+	g->pushed = st == HO_CUDA_SUCCESS;
 	return st;
 }
 
-/* Restores what ho_enter changed and passes st on. */
-static inline ho_result ho_leave(const ho_cuda_table *t, int pushed, ho_result st)
+/* Restores what ho_enter changed and passes st on. A pop may report an older
+ * error and still pop; if it did not, the context is set back by hand. */
+static inline ho_result ho_leave(const ho_cuda_table *t, const ho_guard *g, ho_result st)
 {
-	if (pushed) {
-		ho_context old;
-		ho_result pop = t->cuCtxPopCurrent(&old);
-		if (st == HO_CUDA_SUCCESS)
-			st = pop;
-	}
-	return st;
+	ho_context now;
+	ho_result pop;
+
+	if (!g->pushed)
+		return st;
+	pop = t->cuCtxPopCurrent(&now);
+	if (pop != HO_CUDA_SUCCESS && t->cuCtxSetCurrent != NULL && t->cuCtxGetCurrent(&now) == HO_CUDA_SUCCESS &&
+	    now == g->ctx)
+		t->cuCtxSetCurrent(g->old);
+	return st != HO_CUDA_SUCCESS ? st : pop;
 }
 
 /* ---- Drivers ------------------------------------------------------------ */

@@ -218,5 +218,3 @@ func (d *Driver) MemcpyDtoHBytes(ctx ContextHandle, dst []byte, src DevicePtr) R
 func hostTrampolines() (once, many HostFunc) {
 	return HostFunc(C.ho_host_once()), HostFunc(C.ho_host_many())
 }
-
-func runHost(fn HostFunc, user uintptr) { C.ho_host_run(C.ho_word(fn), C.ho_word(user)) }

@@ -17,8 +17,6 @@ func adopt(unsafe.Pointer) *Driver { return nil }
 
 func hostTrampolines() (once, many HostFunc) { return 0, 0 }
 
-func runHost(HostFunc, uintptr) {}
-
 // OrderStreams makes the stream b of ctxB wait for the work that is queued on
 // the stream a of ctxA now, with one event without timing from a pool. It
 // never blocks the host. If the two are one stream nothing is called. With

@@ -157,7 +157,7 @@ ho_ret_pair ho_stream_device(const ho_cuda_table *t, ho_context ctx, ho_stream s
 	ho_ret_pair r = {0};
 	ho_context owner = 0;
 	ho_device dev = 0;
-	int pushed, inner;
+	ho_guard outer, inner;
 
 	if (t->cuStreamGetCtx == NULL) {
 		r.st = HO_MISSING(cuStreamGetCtx);
@@ -167,15 +167,15 @@ ho_ret_pair ho_stream_device(const ho_cuda_table *t, ho_context ctx, ho_stream s
 		r.st = HO_MISSING(cuCtxGetDevice);
 		return r;
 	}
-	r.st = ho_enter(t, ctx, &pushed);
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
 	r.st = t->cuStreamGetCtx(s, &owner);
 	if (r.st == HO_CUDA_SUCCESS)
 		r.st = ho_enter(t, owner, &inner);
 	if (r.st == HO_CUDA_SUCCESS)
-		r.st = ho_leave(t, inner, t->cuCtxGetDevice(&dev));
-	r.st = ho_leave(t, pushed, r.st);
+		r.st = ho_leave(t, &inner, t->cuCtxGetDevice(&dev));
+	r.st = ho_leave(t, &outer, r.st);
 	r.a = (uint64_t)(int64_t)dev;
 	r.b = owner;
 	return r;
@@ -186,13 +186,13 @@ ho_capture ho_capture_info(const ho_cuda_table *t, ho_context ctx, ho_stream s, 
 	ho_capture r = {0};
 	ho_graph_node *nodes = NULL;
 	ho_graph_edge_data *edges = NULL;
-	int pushed;
+	ho_guard outer;
 
 	if (t->cuStreamGetCaptureInfo == NULL && t->cuStreamGetCaptureInfo_v2 == NULL) {
 		r.st = HO_MISSING(cuStreamGetCaptureInfo);
 		return r;
 	}
-	r.st = ho_enter(t, ctx, &pushed);
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
 	if (t->cuStreamGetCaptureInfo != NULL)
@@ -202,51 +202,52 @@ ho_capture ho_capture_info(const ho_cuda_table *t, ho_context ctx, ho_stream s, 
 	/* The list is valid until the next call on the stream. */
 	if (r.st == HO_CUDA_SUCCESS && nodes != NULL && deps != NULL)
 		memcpy(deps, nodes, (r.n < room ? r.n : room) * sizeof(*deps));
-	r.st = ho_leave(t, pushed, r.st);
+	r.st = ho_leave(t, &outer, r.st);
 	return r;
 }
 
 ho_result ho_stream_poll(const ho_cuda_table *t, ho_context ctx, ho_stream s)
 {
-	int pushed, status = HO_CU_STREAM_CAPTURE_STATUS_NONE;
+	ho_guard outer;
+	int status = HO_CU_STREAM_CAPTURE_STATUS_NONE;
 	ho_result st;
 
 	if (t->cuStreamQuery == NULL)
 		return HO_MISSING(cuStreamQuery);
-	st = ho_enter(t, ctx, &pushed);
+	st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
 	if (t->cuStreamIsCapturing != NULL)
 		st = t->cuStreamIsCapturing(s, &status);
 	if (st == HO_CUDA_SUCCESS)
 		st = status == HO_CU_STREAM_CAPTURE_STATUS_NONE ? t->cuStreamQuery(s) : HO_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	return ho_leave(t, pushed, st);
+	return ho_leave(t, &outer, st);
 }
 
 /* ---- Go memory ------------------------------------------------------------ */
 
 ho_result ho_copy_in(const ho_cuda_table *t, ho_context ctx, ho_devptr dst, void *src, size_t n)
 {
-	int pushed;
+	ho_guard outer;
 	ho_result st;
 
 	if (t->cuMemcpyHtoD == NULL)
 		return HO_MISSING(cuMemcpyHtoD);
-	st = ho_enter(t, ctx, &pushed);
+	st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	return ho_leave(t, pushed, t->cuMemcpyHtoD(dst, (ho_word)src, n));
+	return ho_leave(t, &outer, t->cuMemcpyHtoD(dst, (ho_word)src, n));
 }
 
 ho_result ho_copy_out(const ho_cuda_table *t, ho_context ctx, void *dst, ho_devptr src, size_t n)
 {
-	int pushed;
+	ho_guard outer;
 	ho_result st;
 
 	if (t->cuMemcpyDtoH == NULL)
 		return HO_MISSING(cuMemcpyDtoH);
-	st = ho_enter(t, ctx, &pushed);
+	st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	return ho_leave(t, pushed, t->cuMemcpyDtoH((ho_word)dst, src, n));
+	return ho_leave(t, &outer, t->cuMemcpyDtoH((ho_word)dst, src, n));
 }

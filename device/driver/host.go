@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -63,34 +62,3 @@ func (d *Driver) LaunchHostGo(ctx ContextHandle, stream StreamHandle, fn func())
 
 // HostFuncPanics returns how many Go functions called by the driver panicked.
 func HostFuncPanics() int64 { return hostFuncs.panics.Load() }
-
-// callHostFunc runs the function of a key. Neither a panic nor Goexit may
-// cross into C, and Goexit cannot be stopped on the driver's thread: fn has a
-// goroutine of its own.
-func callHostFunc(key uintptr, once bool) {
-	h := &hostFuncs
-	h.Lock()
-	fn := h.fns[key]
-	if once {
-		delete(h.fns, key)
-	}
-	h.Unlock()
-	if fn == nil {
-		return
-	}
-	done := make(chan struct{})
-	go func() {
-		ok := false
-		defer close(done)
-		defer func() {
-			if !ok {
-				recover()
-				h.panics.Add(1)
-			}
-		}()
-		fn()
-		ok = true
-	}()
-	<-done
-	runtime.KeepAlive(fn)
-}

@@ -42,3 +42,6 @@ func sizes() [][2]uintptr {
 		{unsafe.Sizeof(GraphNodeParams{}), C.sizeof_ho_graph_node_params},
 	}
 }
+
+// runHost runs a host function as the driver would.
+func runHost(fn HostFunc, user uintptr) { C.ho_host_run(C.ho_word(fn), C.ho_word(user)) }

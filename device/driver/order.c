@@ -120,7 +120,7 @@ static ho_stream plain(ho_stream s)
 
 ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b, ho_stream b, unsigned flags)
 {
-	int pushed;
+	ho_guard outer;
 	ho_event e;
 	ho_result st = missing(d);
 
@@ -133,71 +133,71 @@ ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b
 	if (ctx_a == ctx_b && plain(a) == plain(b))
 		return HO_CUDA_SUCCESS;
 
-	st = ho_enter(&d->t, ctx_a, &pushed);
+	st = ho_enter(&d->t, ctx_a, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
 	if (flags & HO_ORDER_SKIP_IDLE) {
 		st = d->t.cuStreamQuery(a);
 		if (st != HO_CUDA_ERROR_NOT_READY)
-			return ho_leave(&d->t, pushed, st);
+			return ho_leave(&d->t, &outer, st);
 	}
 	st = take_and_record(d, ctx_a, a, &e);
 	if (st != HO_CUDA_SUCCESS)
-		return ho_leave(&d->t, pushed, st);
+		return ho_leave(&d->t, &outer, st);
 	if (ctx_b == ctx_a) {
 		st = d->t.cuStreamWaitEvent(b, e, 0);
 		give(d, ctx_a, e);
-		return ho_leave(&d->t, pushed, st);
+		return ho_leave(&d->t, &outer, st);
 	}
-	int inner;
+	ho_guard inner;
 	st = ho_enter(&d->t, ctx_b, &inner);
 	if (st == HO_CUDA_SUCCESS)
-		st = ho_leave(&d->t, inner, d->t.cuStreamWaitEvent(b, e, 0));
+		st = ho_leave(&d->t, &inner, d->t.cuStreamWaitEvent(b, e, 0));
 	/* The wait has taken the record over: the event may be used again. */
 	give(d, ctx_a, e);
-	return ho_leave(&d->t, pushed, st);
+	return ho_leave(&d->t, &outer, st);
 }
 
 ho_ret_word ho_record(ho_driver *d, ho_context ctx, ho_stream s)
 {
 	ho_ret_word r = {0};
-	int pushed;
+	ho_guard outer;
 	ho_event e = 0;
 
 	r.st = missing(d);
 	if (r.st == HO_CUDA_SUCCESS)
 		r.st = key(d, &ctx);
 	if (r.st == HO_CUDA_SUCCESS)
-		r.st = ho_enter(&d->t, ctx, &pushed);
+		r.st = ho_enter(&d->t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(&d->t, pushed, take_and_record(d, ctx, s, &e));
+	r.st = ho_leave(&d->t, &outer, take_and_record(d, ctx, s, &e));
 	r.value = r.st == HO_CUDA_SUCCESS ? e : 0;
 	return r;
 }
 
 ho_result ho_recycle(ho_driver *d, ho_context ctx, ho_event e)
 {
-	int pushed;
+	ho_guard outer;
 	ho_result st = missing(d);
 
 	if (st != HO_CUDA_SUCCESS)
 		return st;
 	if (e == 0)
 		return HO_CUDA_ERROR_INVALID_HANDLE;
-	if ((st = key(d, &ctx)) != HO_CUDA_SUCCESS || (st = ho_enter(&d->t, ctx, &pushed)) != HO_CUDA_SUCCESS)
+	if ((st = key(d, &ctx)) != HO_CUDA_SUCCESS || (st = ho_enter(&d->t, ctx, &outer)) != HO_CUDA_SUCCESS)
 		return st;
 	give(d, ctx, e);
-	return ho_leave(&d->t, pushed, HO_CUDA_SUCCESS);
+	return ho_leave(&d->t, &outer, HO_CUDA_SUCCESS);
 }
 
 void ho_forget_context(ho_driver *d, ho_context ctx, int destroyed)
 {
-	int pushed = 0;
+	ho_guard outer = {0};
 
 	if (ctx == 0)
 		return;
-	if (!destroyed && (d->t.cuEventDestroy == NULL || ho_enter(&d->t, ctx, &pushed) != HO_CUDA_SUCCESS))
+	if (!destroyed && (d->t.cuEventDestroy == NULL || ho_enter(&d->t, ctx, &outer) != HO_CUDA_SUCCESS))
 		destroyed = 1;
 	for (size_t i = 0; i < HO_POOL_CONTEXTS; i++) {
 		ho_event_rack *r = &d->racks[i];
@@ -210,19 +210,19 @@ void ho_forget_context(ho_driver *d, ho_context ctx, int destroyed)
 		}
 		atomic_store(&r->ctx, 0);
 	}
-	ho_leave(&d->t, pushed, HO_CUDA_SUCCESS);
+	ho_leave(&d->t, &outer, HO_CUDA_SUCCESS);
 }
 
 void ho_query_events(const ho_cuda_table *t, ho_context *ctx, ho_event *e, ho_result *st, int n)
 {
 	for (int i = 0; i < n; i++) {
-		int pushed;
+		ho_guard outer;
 		if (t->cuEventQuery == NULL) {
 			st[i] = HO_MISSING(cuEventQuery);
 			continue;
 		}
-		st[i] = ho_enter(t, ctx[i], &pushed);
+		st[i] = ho_enter(t, ctx[i], &outer);
 		if (st[i] == HO_CUDA_SUCCESS)
-			st[i] = ho_leave(t, pushed, t->cuEventQuery(e[i]));
+			st[i] = ho_leave(t, &outer, t->cuEventQuery(e[i]));
 	}
 }

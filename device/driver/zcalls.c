@@ -241,11 +241,11 @@ ho_result ho_call_cuFlushGPUDirectRDMAWrites(const ho_cuda_table *t, ho_context 
 {
 	if (t->cuFlushGPUDirectRDMAWrites == NULL)
 		return HO_MISSING(cuFlushGPUDirectRDMAWrites);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuFlushGPUDirectRDMAWrites(target, scope));
+	st = ho_leave(t, &outer, t->cuFlushGPUDirectRDMAWrites(target, scope));
 	return st;
 }
 
@@ -310,11 +310,11 @@ ho_ret_cuCtxGetDevice ho_call_cuCtxGetDevice(const ho_cuda_table *t, ho_context 
 		r.st = HO_MISSING(cuCtxGetDevice);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuCtxGetDevice(&r.o_dev));
+	r.st = ho_leave(t, &outer, t->cuCtxGetDevice(&r.o_dev));
 	return r;
 }
 
@@ -322,11 +322,11 @@ ho_result ho_call_cuCtxSynchronize(const ho_cuda_table *t, ho_context ctx)
 {
 	if (t->cuCtxSynchronize == NULL)
 		return HO_MISSING(cuCtxSynchronize);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuCtxSynchronize());
+	st = ho_leave(t, &outer, t->cuCtxSynchronize());
 	return st;
 }
 
@@ -337,11 +337,11 @@ ho_ret_cuCtxGetFlags ho_call_cuCtxGetFlags(const ho_cuda_table *t, ho_context ct
 		r.st = HO_MISSING(cuCtxGetFlags);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuCtxGetFlags(&r.o_flags));
+	r.st = ho_leave(t, &outer, t->cuCtxGetFlags(&r.o_flags));
 	return r;
 }
 
@@ -349,11 +349,11 @@ ho_result ho_call_cuCtxSetFlags(const ho_cuda_table *t, ho_context ctx, uint32_t
 {
 	if (t->cuCtxSetFlags == NULL)
 		return HO_MISSING(cuCtxSetFlags);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuCtxSetFlags(flags));
+	st = ho_leave(t, &outer, t->cuCtxSetFlags(flags));
 	return st;
 }
 
@@ -386,11 +386,11 @@ ho_ret_cuCtxGetStreamPriorityRange ho_call_cuCtxGetStreamPriorityRange(const ho_
 		r.st = HO_MISSING(cuCtxGetStreamPriorityRange);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuCtxGetStreamPriorityRange(&r.o_least, &r.o_greatest));
+	r.st = ho_leave(t, &outer, t->cuCtxGetStreamPriorityRange(&r.o_least, &r.o_greatest));
 	return r;
 }
 
@@ -401,11 +401,11 @@ ho_ret_cuCtxGetLimit ho_call_cuCtxGetLimit(const ho_cuda_table *t, ho_context ct
 		r.st = HO_MISSING(cuCtxGetLimit);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuCtxGetLimit(&r.o_value, limit));
+	r.st = ho_leave(t, &outer, t->cuCtxGetLimit(&r.o_value, limit));
 	return r;
 }
 
@@ -413,11 +413,11 @@ ho_result ho_call_cuCtxSetLimit(const ho_cuda_table *t, ho_context ctx, int limi
 {
 	if (t->cuCtxSetLimit == NULL)
 		return HO_MISSING(cuCtxSetLimit);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuCtxSetLimit(limit, value));
+	st = ho_leave(t, &outer, t->cuCtxSetLimit(limit, value));
 	return st;
 }
 
@@ -428,11 +428,11 @@ ho_ret_cuCtxGetCacheConfig ho_call_cuCtxGetCacheConfig(const ho_cuda_table *t, h
 		r.st = HO_MISSING(cuCtxGetCacheConfig);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuCtxGetCacheConfig(&r.o_config));
+	r.st = ho_leave(t, &outer, t->cuCtxGetCacheConfig(&r.o_config));
 	return r;
 }
 
@@ -440,11 +440,11 @@ ho_result ho_call_cuCtxSetCacheConfig(const ho_cuda_table *t, ho_context ctx, in
 {
 	if (t->cuCtxSetCacheConfig == NULL)
 		return HO_MISSING(cuCtxSetCacheConfig);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuCtxSetCacheConfig(config));
+	st = ho_leave(t, &outer, t->cuCtxSetCacheConfig(config));
 	return st;
 }
 
@@ -452,11 +452,11 @@ ho_result ho_call_cuCtxEnablePeerAccess(const ho_cuda_table *t, ho_context ctx, 
 {
 	if (t->cuCtxEnablePeerAccess == NULL)
 		return HO_MISSING(cuCtxEnablePeerAccess);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuCtxEnablePeerAccess(peer, flags));
+	st = ho_leave(t, &outer, t->cuCtxEnablePeerAccess(peer, flags));
 	return st;
 }
 
@@ -464,11 +464,11 @@ ho_result ho_call_cuCtxDisablePeerAccess(const ho_cuda_table *t, ho_context ctx,
 {
 	if (t->cuCtxDisablePeerAccess == NULL)
 		return HO_MISSING(cuCtxDisablePeerAccess);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuCtxDisablePeerAccess(peer));
+	st = ho_leave(t, &outer, t->cuCtxDisablePeerAccess(peer));
 	return st;
 }
 
@@ -479,11 +479,11 @@ ho_ret_cuMemGetInfo ho_call_cuMemGetInfo(const ho_cuda_table *t, ho_context ctx)
 		r.st = HO_MISSING(cuMemGetInfo);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemGetInfo(&r.o_free, &r.o_total));
+	r.st = ho_leave(t, &outer, t->cuMemGetInfo(&r.o_free, &r.o_total));
 	return r;
 }
 
@@ -494,11 +494,11 @@ ho_ret_cuMemAlloc ho_call_cuMemAlloc(const ho_cuda_table *t, ho_context ctx, siz
 		r.st = HO_MISSING(cuMemAlloc);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemAlloc(&r.o_ptr, size));
+	r.st = ho_leave(t, &outer, t->cuMemAlloc(&r.o_ptr, size));
 	return r;
 }
 
@@ -509,11 +509,11 @@ ho_ret_cuMemAllocPitch ho_call_cuMemAllocPitch(const ho_cuda_table *t, ho_contex
 		r.st = HO_MISSING(cuMemAllocPitch);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemAllocPitch(&r.o_ptr, &r.o_pitch, width, height, element));
+	r.st = ho_leave(t, &outer, t->cuMemAllocPitch(&r.o_ptr, &r.o_pitch, width, height, element));
 	return r;
 }
 
@@ -521,11 +521,11 @@ ho_result ho_call_cuMemFree(const ho_cuda_table *t, ho_context ctx, ho_devptr pt
 {
 	if (t->cuMemFree == NULL)
 		return HO_MISSING(cuMemFree);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemFree(ptr));
+	st = ho_leave(t, &outer, t->cuMemFree(ptr));
 	return st;
 }
 
@@ -547,11 +547,11 @@ ho_ret_cuMemAllocHost ho_call_cuMemAllocHost(const ho_cuda_table *t, ho_context 
 		r.st = HO_MISSING(cuMemAllocHost);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemAllocHost(&r.o_addr, size));
+	r.st = ho_leave(t, &outer, t->cuMemAllocHost(&r.o_addr, size));
 	return r;
 }
 
@@ -559,11 +559,11 @@ ho_result ho_call_cuMemFreeHost(const ho_cuda_table *t, ho_context ctx, ho_word 
 {
 	if (t->cuMemFreeHost == NULL)
 		return HO_MISSING(cuMemFreeHost);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemFreeHost(addr));
+	st = ho_leave(t, &outer, t->cuMemFreeHost(addr));
 	return st;
 }
 
@@ -574,11 +574,11 @@ ho_ret_cuMemHostAlloc ho_call_cuMemHostAlloc(const ho_cuda_table *t, ho_context 
 		r.st = HO_MISSING(cuMemHostAlloc);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemHostAlloc(&r.o_addr, size, flags));
+	r.st = ho_leave(t, &outer, t->cuMemHostAlloc(&r.o_addr, size, flags));
 	return r;
 }
 
@@ -586,11 +586,11 @@ ho_result ho_call_cuMemHostRegister(const ho_cuda_table *t, ho_context ctx, ho_w
 {
 	if (t->cuMemHostRegister == NULL)
 		return HO_MISSING(cuMemHostRegister);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemHostRegister(addr, size, flags));
+	st = ho_leave(t, &outer, t->cuMemHostRegister(addr, size, flags));
 	return st;
 }
 
@@ -598,11 +598,11 @@ ho_result ho_call_cuMemHostUnregister(const ho_cuda_table *t, ho_context ctx, ho
 {
 	if (t->cuMemHostUnregister == NULL)
 		return HO_MISSING(cuMemHostUnregister);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemHostUnregister(addr));
+	st = ho_leave(t, &outer, t->cuMemHostUnregister(addr));
 	return st;
 }
 
@@ -613,11 +613,11 @@ ho_ret_cuMemHostGetDevicePointer ho_call_cuMemHostGetDevicePointer(const ho_cuda
 		r.st = HO_MISSING(cuMemHostGetDevicePointer);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemHostGetDevicePointer(&r.o_ptr, addr, flags));
+	r.st = ho_leave(t, &outer, t->cuMemHostGetDevicePointer(&r.o_ptr, addr, flags));
 	return r;
 }
 
@@ -628,11 +628,11 @@ ho_ret_cuMemHostGetFlags ho_call_cuMemHostGetFlags(const ho_cuda_table *t, ho_co
 		r.st = HO_MISSING(cuMemHostGetFlags);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemHostGetFlags(&r.o_flags, addr));
+	r.st = ho_leave(t, &outer, t->cuMemHostGetFlags(&r.o_flags, addr));
 	return r;
 }
 
@@ -643,11 +643,11 @@ ho_ret_cuMemAllocManaged ho_call_cuMemAllocManaged(const ho_cuda_table *t, ho_co
 		r.st = HO_MISSING(cuMemAllocManaged);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemAllocManaged(&r.o_ptr, size, flags));
+	r.st = ho_leave(t, &outer, t->cuMemAllocManaged(&r.o_ptr, size, flags));
 	return r;
 }
 
@@ -655,11 +655,11 @@ ho_result ho_call_cuMemPrefetchAsync(const ho_cuda_table *t, ho_context ctx, ho_
 {
 	if (t->cuMemPrefetchAsync == NULL)
 		return HO_MISSING(cuMemPrefetchAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemPrefetchAsync(ptr, size, loc, flags, stream));
+	st = ho_leave(t, &outer, t->cuMemPrefetchAsync(ptr, size, loc, flags, stream));
 	return st;
 }
 
@@ -667,11 +667,11 @@ ho_result ho_call_cuMemAdvise(const ho_cuda_table *t, ho_context ctx, ho_devptr 
 {
 	if (t->cuMemAdvise == NULL)
 		return HO_MISSING(cuMemAdvise);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemAdvise(ptr, size, advice, loc));
+	st = ho_leave(t, &outer, t->cuMemAdvise(ptr, size, advice, loc));
 	return st;
 }
 
@@ -686,11 +686,11 @@ ho_result ho_call_cuMemcpy(const ho_cuda_table *t, ho_context ctx, ho_devptr dst
 {
 	if (t->cuMemcpy == NULL)
 		return HO_MISSING(cuMemcpy);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpy(dst, src, size));
+	st = ho_leave(t, &outer, t->cuMemcpy(dst, src, size));
 	return st;
 }
 
@@ -698,11 +698,11 @@ ho_result ho_call_cuMemcpyAsync(const ho_cuda_table *t, ho_context ctx, ho_devpt
 {
 	if (t->cuMemcpyAsync == NULL)
 		return HO_MISSING(cuMemcpyAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpyAsync(dst, src, size, stream));
+	st = ho_leave(t, &outer, t->cuMemcpyAsync(dst, src, size, stream));
 	return st;
 }
 
@@ -717,11 +717,11 @@ ho_result ho_call_cuMemcpyPeerAsync(const ho_cuda_table *t, ho_context ctx, ho_d
 {
 	if (t->cuMemcpyPeerAsync == NULL)
 		return HO_MISSING(cuMemcpyPeerAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpyPeerAsync(dst, dstCtx, src, srcCtx, size, stream));
+	st = ho_leave(t, &outer, t->cuMemcpyPeerAsync(dst, dstCtx, src, srcCtx, size, stream));
 	return st;
 }
 
@@ -729,11 +729,11 @@ ho_result ho_call_cuMemcpyHtoD(const ho_cuda_table *t, ho_context ctx, ho_devptr
 {
 	if (t->cuMemcpyHtoD == NULL)
 		return HO_MISSING(cuMemcpyHtoD);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpyHtoD(dst, src, size));
+	st = ho_leave(t, &outer, t->cuMemcpyHtoD(dst, src, size));
 	return st;
 }
 
@@ -741,11 +741,11 @@ ho_result ho_call_cuMemcpyHtoDAsync(const ho_cuda_table *t, ho_context ctx, ho_d
 {
 	if (t->cuMemcpyHtoDAsync == NULL)
 		return HO_MISSING(cuMemcpyHtoDAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpyHtoDAsync(dst, src, size, stream));
+	st = ho_leave(t, &outer, t->cuMemcpyHtoDAsync(dst, src, size, stream));
 	return st;
 }
 
@@ -753,11 +753,11 @@ ho_result ho_call_cuMemcpyDtoH(const ho_cuda_table *t, ho_context ctx, ho_word d
 {
 	if (t->cuMemcpyDtoH == NULL)
 		return HO_MISSING(cuMemcpyDtoH);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpyDtoH(dst, src, size));
+	st = ho_leave(t, &outer, t->cuMemcpyDtoH(dst, src, size));
 	return st;
 }
 
@@ -765,11 +765,11 @@ ho_result ho_call_cuMemcpyDtoHAsync(const ho_cuda_table *t, ho_context ctx, ho_w
 {
 	if (t->cuMemcpyDtoHAsync == NULL)
 		return HO_MISSING(cuMemcpyDtoHAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpyDtoHAsync(dst, src, size, stream));
+	st = ho_leave(t, &outer, t->cuMemcpyDtoHAsync(dst, src, size, stream));
 	return st;
 }
 
@@ -777,11 +777,11 @@ ho_result ho_call_cuMemcpyDtoD(const ho_cuda_table *t, ho_context ctx, ho_devptr
 {
 	if (t->cuMemcpyDtoD == NULL)
 		return HO_MISSING(cuMemcpyDtoD);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpyDtoD(dst, src, size));
+	st = ho_leave(t, &outer, t->cuMemcpyDtoD(dst, src, size));
 	return st;
 }
 
@@ -789,11 +789,11 @@ ho_result ho_call_cuMemcpyDtoDAsync(const ho_cuda_table *t, ho_context ctx, ho_d
 {
 	if (t->cuMemcpyDtoDAsync == NULL)
 		return HO_MISSING(cuMemcpyDtoDAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpyDtoDAsync(dst, src, size, stream));
+	st = ho_leave(t, &outer, t->cuMemcpyDtoDAsync(dst, src, size, stream));
 	return st;
 }
 
@@ -801,11 +801,11 @@ ho_result ho_call_cuMemcpy2D(const ho_cuda_table *t, ho_context ctx, ho_memcpy2d
 {
 	if (t->cuMemcpy2D == NULL)
 		return HO_MISSING(cuMemcpy2D);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpy2D(&copy));
+	st = ho_leave(t, &outer, t->cuMemcpy2D(&copy));
 	return st;
 }
 
@@ -813,11 +813,11 @@ ho_result ho_call_cuMemcpy2DUnaligned(const ho_cuda_table *t, ho_context ctx, ho
 {
 	if (t->cuMemcpy2DUnaligned == NULL)
 		return HO_MISSING(cuMemcpy2DUnaligned);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpy2DUnaligned(&copy));
+	st = ho_leave(t, &outer, t->cuMemcpy2DUnaligned(&copy));
 	return st;
 }
 
@@ -825,11 +825,11 @@ ho_result ho_call_cuMemcpy2DAsync(const ho_cuda_table *t, ho_context ctx, ho_mem
 {
 	if (t->cuMemcpy2DAsync == NULL)
 		return HO_MISSING(cuMemcpy2DAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpy2DAsync(&copy, stream));
+	st = ho_leave(t, &outer, t->cuMemcpy2DAsync(&copy, stream));
 	return st;
 }
 
@@ -837,11 +837,11 @@ ho_result ho_call_cuMemcpy3D(const ho_cuda_table *t, ho_context ctx, ho_memcpy3d
 {
 	if (t->cuMemcpy3D == NULL)
 		return HO_MISSING(cuMemcpy3D);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpy3D(&copy));
+	st = ho_leave(t, &outer, t->cuMemcpy3D(&copy));
 	return st;
 }
 
@@ -849,11 +849,11 @@ ho_result ho_call_cuMemcpy3DAsync(const ho_cuda_table *t, ho_context ctx, ho_mem
 {
 	if (t->cuMemcpy3DAsync == NULL)
 		return HO_MISSING(cuMemcpy3DAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpy3DAsync(&copy, stream));
+	st = ho_leave(t, &outer, t->cuMemcpy3DAsync(&copy, stream));
 	return st;
 }
 
@@ -861,11 +861,11 @@ ho_result ho_call_cuMemcpy3DPeer(const ho_cuda_table *t, ho_context ctx, ho_memc
 {
 	if (t->cuMemcpy3DPeer == NULL)
 		return HO_MISSING(cuMemcpy3DPeer);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpy3DPeer(&copy));
+	st = ho_leave(t, &outer, t->cuMemcpy3DPeer(&copy));
 	return st;
 }
 
@@ -873,11 +873,11 @@ ho_result ho_call_cuMemcpy3DPeerAsync(const ho_cuda_table *t, ho_context ctx, ho
 {
 	if (t->cuMemcpy3DPeerAsync == NULL)
 		return HO_MISSING(cuMemcpy3DPeerAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemcpy3DPeerAsync(&copy, stream));
+	st = ho_leave(t, &outer, t->cuMemcpy3DPeerAsync(&copy, stream));
 	return st;
 }
 
@@ -885,11 +885,11 @@ ho_result ho_call_cuMemsetD8(const ho_cuda_table *t, ho_context ctx, ho_devptr d
 {
 	if (t->cuMemsetD8 == NULL)
 		return HO_MISSING(cuMemsetD8);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD8(dst, value, n));
+	st = ho_leave(t, &outer, t->cuMemsetD8(dst, value, n));
 	return st;
 }
 
@@ -897,11 +897,11 @@ ho_result ho_call_cuMemsetD16(const ho_cuda_table *t, ho_context ctx, ho_devptr 
 {
 	if (t->cuMemsetD16 == NULL)
 		return HO_MISSING(cuMemsetD16);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD16(dst, value, n));
+	st = ho_leave(t, &outer, t->cuMemsetD16(dst, value, n));
 	return st;
 }
 
@@ -909,11 +909,11 @@ ho_result ho_call_cuMemsetD32(const ho_cuda_table *t, ho_context ctx, ho_devptr 
 {
 	if (t->cuMemsetD32 == NULL)
 		return HO_MISSING(cuMemsetD32);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD32(dst, value, n));
+	st = ho_leave(t, &outer, t->cuMemsetD32(dst, value, n));
 	return st;
 }
 
@@ -921,11 +921,11 @@ ho_result ho_call_cuMemsetD2D8(const ho_cuda_table *t, ho_context ctx, ho_devptr
 {
 	if (t->cuMemsetD2D8 == NULL)
 		return HO_MISSING(cuMemsetD2D8);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD2D8(dst, pitch, value, width, height));
+	st = ho_leave(t, &outer, t->cuMemsetD2D8(dst, pitch, value, width, height));
 	return st;
 }
 
@@ -933,11 +933,11 @@ ho_result ho_call_cuMemsetD2D16(const ho_cuda_table *t, ho_context ctx, ho_devpt
 {
 	if (t->cuMemsetD2D16 == NULL)
 		return HO_MISSING(cuMemsetD2D16);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD2D16(dst, pitch, value, width, height));
+	st = ho_leave(t, &outer, t->cuMemsetD2D16(dst, pitch, value, width, height));
 	return st;
 }
 
@@ -945,11 +945,11 @@ ho_result ho_call_cuMemsetD2D32(const ho_cuda_table *t, ho_context ctx, ho_devpt
 {
 	if (t->cuMemsetD2D32 == NULL)
 		return HO_MISSING(cuMemsetD2D32);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD2D32(dst, pitch, value, width, height));
+	st = ho_leave(t, &outer, t->cuMemsetD2D32(dst, pitch, value, width, height));
 	return st;
 }
 
@@ -957,11 +957,11 @@ ho_result ho_call_cuMemsetD8Async(const ho_cuda_table *t, ho_context ctx, ho_dev
 {
 	if (t->cuMemsetD8Async == NULL)
 		return HO_MISSING(cuMemsetD8Async);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD8Async(dst, value, n, stream));
+	st = ho_leave(t, &outer, t->cuMemsetD8Async(dst, value, n, stream));
 	return st;
 }
 
@@ -969,11 +969,11 @@ ho_result ho_call_cuMemsetD16Async(const ho_cuda_table *t, ho_context ctx, ho_de
 {
 	if (t->cuMemsetD16Async == NULL)
 		return HO_MISSING(cuMemsetD16Async);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD16Async(dst, value, n, stream));
+	st = ho_leave(t, &outer, t->cuMemsetD16Async(dst, value, n, stream));
 	return st;
 }
 
@@ -981,11 +981,11 @@ ho_result ho_call_cuMemsetD32Async(const ho_cuda_table *t, ho_context ctx, ho_de
 {
 	if (t->cuMemsetD32Async == NULL)
 		return HO_MISSING(cuMemsetD32Async);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD32Async(dst, value, n, stream));
+	st = ho_leave(t, &outer, t->cuMemsetD32Async(dst, value, n, stream));
 	return st;
 }
 
@@ -993,11 +993,11 @@ ho_result ho_call_cuMemsetD2D8Async(const ho_cuda_table *t, ho_context ctx, ho_d
 {
 	if (t->cuMemsetD2D8Async == NULL)
 		return HO_MISSING(cuMemsetD2D8Async);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD2D8Async(dst, pitch, value, width, height, stream));
+	st = ho_leave(t, &outer, t->cuMemsetD2D8Async(dst, pitch, value, width, height, stream));
 	return st;
 }
 
@@ -1005,11 +1005,11 @@ ho_result ho_call_cuMemsetD2D16Async(const ho_cuda_table *t, ho_context ctx, ho_
 {
 	if (t->cuMemsetD2D16Async == NULL)
 		return HO_MISSING(cuMemsetD2D16Async);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD2D16Async(dst, pitch, value, width, height, stream));
+	st = ho_leave(t, &outer, t->cuMemsetD2D16Async(dst, pitch, value, width, height, stream));
 	return st;
 }
 
@@ -1017,11 +1017,11 @@ ho_result ho_call_cuMemsetD2D32Async(const ho_cuda_table *t, ho_context ctx, ho_
 {
 	if (t->cuMemsetD2D32Async == NULL)
 		return HO_MISSING(cuMemsetD2D32Async);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemsetD2D32Async(dst, pitch, value, width, height, stream));
+	st = ho_leave(t, &outer, t->cuMemsetD2D32Async(dst, pitch, value, width, height, stream));
 	return st;
 }
 
@@ -1053,11 +1053,11 @@ ho_ret_cuMemAllocAsync ho_call_cuMemAllocAsync(const ho_cuda_table *t, ho_contex
 		r.st = HO_MISSING(cuMemAllocAsync);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemAllocAsync(&r.o_ptr, size, stream));
+	r.st = ho_leave(t, &outer, t->cuMemAllocAsync(&r.o_ptr, size, stream));
 	return r;
 }
 
@@ -1065,11 +1065,11 @@ ho_result ho_call_cuMemFreeAsync(const ho_cuda_table *t, ho_context ctx, ho_devp
 {
 	if (t->cuMemFreeAsync == NULL)
 		return HO_MISSING(cuMemFreeAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuMemFreeAsync(ptr, stream));
+	st = ho_leave(t, &outer, t->cuMemFreeAsync(ptr, stream));
 	return st;
 }
 
@@ -1080,11 +1080,11 @@ ho_ret_cuMemAllocFromPoolAsync ho_call_cuMemAllocFromPoolAsync(const ho_cuda_tab
 		r.st = HO_MISSING(cuMemAllocFromPoolAsync);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuMemAllocFromPoolAsync(&r.o_ptr, size, pool, stream));
+	r.st = ho_leave(t, &outer, t->cuMemAllocFromPoolAsync(&r.o_ptr, size, pool, stream));
 	return r;
 }
 
@@ -1318,11 +1318,11 @@ ho_ret_cuIpcGetEventHandle ho_call_cuIpcGetEventHandle(const ho_cuda_table *t, h
 		r.st = HO_MISSING(cuIpcGetEventHandle);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuIpcGetEventHandle(&r.o_handle, event));
+	r.st = ho_leave(t, &outer, t->cuIpcGetEventHandle(&r.o_handle, event));
 	return r;
 }
 
@@ -1333,11 +1333,11 @@ ho_ret_cuIpcOpenEventHandle ho_call_cuIpcOpenEventHandle(const ho_cuda_table *t,
 		r.st = HO_MISSING(cuIpcOpenEventHandle);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuIpcOpenEventHandle(&r.o_event, handle));
+	r.st = ho_leave(t, &outer, t->cuIpcOpenEventHandle(&r.o_event, handle));
 	return r;
 }
 
@@ -1348,11 +1348,11 @@ ho_ret_cuIpcGetMemHandle ho_call_cuIpcGetMemHandle(const ho_cuda_table *t, ho_co
 		r.st = HO_MISSING(cuIpcGetMemHandle);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuIpcGetMemHandle(&r.o_handle, base));
+	r.st = ho_leave(t, &outer, t->cuIpcGetMemHandle(&r.o_handle, base));
 	return r;
 }
 
@@ -1363,11 +1363,11 @@ ho_ret_cuIpcOpenMemHandle ho_call_cuIpcOpenMemHandle(const ho_cuda_table *t, ho_
 		r.st = HO_MISSING(cuIpcOpenMemHandle);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuIpcOpenMemHandle(&r.o_ptr, handle, flags));
+	r.st = ho_leave(t, &outer, t->cuIpcOpenMemHandle(&r.o_ptr, handle, flags));
 	return r;
 }
 
@@ -1375,11 +1375,11 @@ ho_result ho_call_cuIpcCloseMemHandle(const ho_cuda_table *t, ho_context ctx, ho
 {
 	if (t->cuIpcCloseMemHandle == NULL)
 		return HO_MISSING(cuIpcCloseMemHandle);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuIpcCloseMemHandle(ptr));
+	st = ho_leave(t, &outer, t->cuIpcCloseMemHandle(ptr));
 	return st;
 }
 
@@ -1390,11 +1390,11 @@ ho_ret_cuStreamCreate ho_call_cuStreamCreate(const ho_cuda_table *t, ho_context 
 		r.st = HO_MISSING(cuStreamCreate);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamCreate(&r.o_stream, flags));
+	r.st = ho_leave(t, &outer, t->cuStreamCreate(&r.o_stream, flags));
 	return r;
 }
 
@@ -1405,11 +1405,11 @@ ho_ret_cuStreamCreateWithPriority ho_call_cuStreamCreateWithPriority(const ho_cu
 		r.st = HO_MISSING(cuStreamCreateWithPriority);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamCreateWithPriority(&r.o_stream, flags, priority));
+	r.st = ho_leave(t, &outer, t->cuStreamCreateWithPriority(&r.o_stream, flags, priority));
 	return r;
 }
 
@@ -1417,11 +1417,11 @@ ho_result ho_call_cuStreamDestroy(const ho_cuda_table *t, ho_context ctx, ho_str
 {
 	if (t->cuStreamDestroy == NULL)
 		return HO_MISSING(cuStreamDestroy);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamDestroy(stream));
+	st = ho_leave(t, &outer, t->cuStreamDestroy(stream));
 	return st;
 }
 
@@ -1432,11 +1432,11 @@ ho_ret_cuStreamGetPriority ho_call_cuStreamGetPriority(const ho_cuda_table *t, h
 		r.st = HO_MISSING(cuStreamGetPriority);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamGetPriority(stream, &r.o_priority));
+	r.st = ho_leave(t, &outer, t->cuStreamGetPriority(stream, &r.o_priority));
 	return r;
 }
 
@@ -1447,11 +1447,11 @@ ho_ret_cuStreamGetFlags ho_call_cuStreamGetFlags(const ho_cuda_table *t, ho_cont
 		r.st = HO_MISSING(cuStreamGetFlags);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamGetFlags(stream, &r.o_flags));
+	r.st = ho_leave(t, &outer, t->cuStreamGetFlags(stream, &r.o_flags));
 	return r;
 }
 
@@ -1462,11 +1462,11 @@ ho_ret_cuStreamGetId ho_call_cuStreamGetId(const ho_cuda_table *t, ho_context ct
 		r.st = HO_MISSING(cuStreamGetId);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamGetId(stream, &r.o_id));
+	r.st = ho_leave(t, &outer, t->cuStreamGetId(stream, &r.o_id));
 	return r;
 }
 
@@ -1477,11 +1477,11 @@ ho_ret_cuStreamGetCtx ho_call_cuStreamGetCtx(const ho_cuda_table *t, ho_context 
 		r.st = HO_MISSING(cuStreamGetCtx);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamGetCtx(stream, &r.o_owner));
+	r.st = ho_leave(t, &outer, t->cuStreamGetCtx(stream, &r.o_owner));
 	return r;
 }
 
@@ -1492,11 +1492,11 @@ ho_ret_cuStreamGetDevice ho_call_cuStreamGetDevice(const ho_cuda_table *t, ho_co
 		r.st = HO_MISSING(cuStreamGetDevice);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamGetDevice(stream, &r.o_dev));
+	r.st = ho_leave(t, &outer, t->cuStreamGetDevice(stream, &r.o_dev));
 	return r;
 }
 
@@ -1504,11 +1504,11 @@ ho_result ho_call_cuStreamWaitEvent(const ho_cuda_table *t, ho_context ctx, ho_s
 {
 	if (t->cuStreamWaitEvent == NULL)
 		return HO_MISSING(cuStreamWaitEvent);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamWaitEvent(stream, event, flags));
+	st = ho_leave(t, &outer, t->cuStreamWaitEvent(stream, event, flags));
 	return st;
 }
 
@@ -1516,11 +1516,11 @@ ho_result ho_call_cuStreamQuery(const ho_cuda_table *t, ho_context ctx, ho_strea
 {
 	if (t->cuStreamQuery == NULL)
 		return HO_MISSING(cuStreamQuery);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamQuery(stream));
+	st = ho_leave(t, &outer, t->cuStreamQuery(stream));
 	return st;
 }
 
@@ -1528,11 +1528,11 @@ ho_result ho_call_cuStreamSynchronize(const ho_cuda_table *t, ho_context ctx, ho
 {
 	if (t->cuStreamSynchronize == NULL)
 		return HO_MISSING(cuStreamSynchronize);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamSynchronize(stream));
+	st = ho_leave(t, &outer, t->cuStreamSynchronize(stream));
 	return st;
 }
 
@@ -1540,11 +1540,11 @@ ho_result ho_call_cuStreamAddCallback(const ho_cuda_table *t, ho_context ctx, ho
 {
 	if (t->cuStreamAddCallback == NULL)
 		return HO_MISSING(cuStreamAddCallback);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamAddCallback(stream, (ho_stream_callback)fn, user, flags));
+	st = ho_leave(t, &outer, t->cuStreamAddCallback(stream, (ho_stream_callback)fn, user, flags));
 	return st;
 }
 
@@ -1552,11 +1552,11 @@ ho_result ho_call_cuLaunchHostFunc(const ho_cuda_table *t, ho_context ctx, ho_st
 {
 	if (t->cuLaunchHostFunc == NULL)
 		return HO_MISSING(cuLaunchHostFunc);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuLaunchHostFunc(stream, (ho_host_fn)fn, user));
+	st = ho_leave(t, &outer, t->cuLaunchHostFunc(stream, (ho_host_fn)fn, user));
 	return st;
 }
 
@@ -1564,11 +1564,11 @@ ho_result ho_call_cuStreamAttachMemAsync(const ho_cuda_table *t, ho_context ctx,
 {
 	if (t->cuStreamAttachMemAsync == NULL)
 		return HO_MISSING(cuStreamAttachMemAsync);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamAttachMemAsync(stream, ptr, size, flags));
+	st = ho_leave(t, &outer, t->cuStreamAttachMemAsync(stream, ptr, size, flags));
 	return st;
 }
 
@@ -1576,11 +1576,11 @@ ho_result ho_call_cuStreamCopyAttributes(const ho_cuda_table *t, ho_context ctx,
 {
 	if (t->cuStreamCopyAttributes == NULL)
 		return HO_MISSING(cuStreamCopyAttributes);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamCopyAttributes(dst, src));
+	st = ho_leave(t, &outer, t->cuStreamCopyAttributes(dst, src));
 	return st;
 }
 
@@ -1591,11 +1591,11 @@ ho_ret_cuStreamGetAttribute ho_call_cuStreamGetAttribute(const ho_cuda_table *t,
 		r.st = HO_MISSING(cuStreamGetAttribute);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamGetAttribute(stream, attr, &r.o_value));
+	r.st = ho_leave(t, &outer, t->cuStreamGetAttribute(stream, attr, &r.o_value));
 	return r;
 }
 
@@ -1603,11 +1603,11 @@ ho_result ho_call_cuStreamSetAttribute(const ho_cuda_table *t, ho_context ctx, h
 {
 	if (t->cuStreamSetAttribute == NULL)
 		return HO_MISSING(cuStreamSetAttribute);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamSetAttribute(stream, attr, &value));
+	st = ho_leave(t, &outer, t->cuStreamSetAttribute(stream, attr, &value));
 	return st;
 }
 
@@ -1615,11 +1615,11 @@ ho_result ho_call_cuStreamBeginCapture(const ho_cuda_table *t, ho_context ctx, h
 {
 	if (t->cuStreamBeginCapture == NULL)
 		return HO_MISSING(cuStreamBeginCapture);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamBeginCapture(stream, mode));
+	st = ho_leave(t, &outer, t->cuStreamBeginCapture(stream, mode));
 	return st;
 }
 
@@ -1627,11 +1627,11 @@ ho_result ho_call_cuStreamBeginCaptureToGraph(const ho_cuda_table *t, ho_context
 {
 	if (t->cuStreamBeginCaptureToGraph == NULL)
 		return HO_MISSING(cuStreamBeginCaptureToGraph);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamBeginCaptureToGraph(stream, graph, deps, edges, deps_n, mode));
+	st = ho_leave(t, &outer, t->cuStreamBeginCaptureToGraph(stream, graph, deps, edges, deps_n, mode));
 	return st;
 }
 
@@ -1654,11 +1654,11 @@ ho_ret_cuStreamEndCapture ho_call_cuStreamEndCapture(const ho_cuda_table *t, ho_
 		r.st = HO_MISSING(cuStreamEndCapture);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamEndCapture(stream, &r.o_graph));
+	r.st = ho_leave(t, &outer, t->cuStreamEndCapture(stream, &r.o_graph));
 	return r;
 }
 
@@ -1669,11 +1669,11 @@ ho_ret_cuStreamIsCapturing ho_call_cuStreamIsCapturing(const ho_cuda_table *t, h
 		r.st = HO_MISSING(cuStreamIsCapturing);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamIsCapturing(stream, &r.o_status));
+	r.st = ho_leave(t, &outer, t->cuStreamIsCapturing(stream, &r.o_status));
 	return r;
 }
 
@@ -1684,11 +1684,11 @@ ho_ret_cuStreamGetCaptureInfo ho_call_cuStreamGetCaptureInfo(const ho_cuda_table
 		r.st = HO_MISSING(cuStreamGetCaptureInfo);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamGetCaptureInfo(stream, &r.o_status, &r.o_id, &r.o_graph, (ho_graph_node **)&r.o_deps, (ho_graph_edge_data **)&r.o_edges, &r.o_n));
+	r.st = ho_leave(t, &outer, t->cuStreamGetCaptureInfo(stream, &r.o_status, &r.o_id, &r.o_graph, (ho_graph_node **)&r.o_deps, (ho_graph_edge_data **)&r.o_edges, &r.o_n));
 	return r;
 }
 
@@ -1699,11 +1699,11 @@ ho_ret_cuStreamGetCaptureInfo_v2 ho_call_cuStreamGetCaptureInfo_v2(const ho_cuda
 		r.st = HO_MISSING(cuStreamGetCaptureInfo_v2);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuStreamGetCaptureInfo_v2(stream, &r.o_status, &r.o_id, &r.o_graph, (ho_graph_node **)&r.o_deps, &r.o_n));
+	r.st = ho_leave(t, &outer, t->cuStreamGetCaptureInfo_v2(stream, &r.o_status, &r.o_id, &r.o_graph, (ho_graph_node **)&r.o_deps, &r.o_n));
 	return r;
 }
 
@@ -1711,11 +1711,11 @@ ho_result ho_call_cuStreamUpdateCaptureDependencies(const ho_cuda_table *t, ho_c
 {
 	if (t->cuStreamUpdateCaptureDependencies == NULL)
 		return HO_MISSING(cuStreamUpdateCaptureDependencies);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamUpdateCaptureDependencies(stream, deps, edges, deps_n, flags));
+	st = ho_leave(t, &outer, t->cuStreamUpdateCaptureDependencies(stream, deps, edges, deps_n, flags));
 	return st;
 }
 
@@ -1723,11 +1723,11 @@ ho_result ho_call_cuStreamWaitValue32(const ho_cuda_table *t, ho_context ctx, ho
 {
 	if (t->cuStreamWaitValue32 == NULL)
 		return HO_MISSING(cuStreamWaitValue32);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamWaitValue32(stream, addr, value, flags));
+	st = ho_leave(t, &outer, t->cuStreamWaitValue32(stream, addr, value, flags));
 	return st;
 }
 
@@ -1735,11 +1735,11 @@ ho_result ho_call_cuStreamWaitValue64(const ho_cuda_table *t, ho_context ctx, ho
 {
 	if (t->cuStreamWaitValue64 == NULL)
 		return HO_MISSING(cuStreamWaitValue64);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamWaitValue64(stream, addr, value, flags));
+	st = ho_leave(t, &outer, t->cuStreamWaitValue64(stream, addr, value, flags));
 	return st;
 }
 
@@ -1747,11 +1747,11 @@ ho_result ho_call_cuStreamWriteValue32(const ho_cuda_table *t, ho_context ctx, h
 {
 	if (t->cuStreamWriteValue32 == NULL)
 		return HO_MISSING(cuStreamWriteValue32);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamWriteValue32(stream, addr, value, flags));
+	st = ho_leave(t, &outer, t->cuStreamWriteValue32(stream, addr, value, flags));
 	return st;
 }
 
@@ -1759,11 +1759,11 @@ ho_result ho_call_cuStreamWriteValue64(const ho_cuda_table *t, ho_context ctx, h
 {
 	if (t->cuStreamWriteValue64 == NULL)
 		return HO_MISSING(cuStreamWriteValue64);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuStreamWriteValue64(stream, addr, value, flags));
+	st = ho_leave(t, &outer, t->cuStreamWriteValue64(stream, addr, value, flags));
 	return st;
 }
 
@@ -1774,11 +1774,11 @@ ho_ret_cuEventCreate ho_call_cuEventCreate(const ho_cuda_table *t, ho_context ct
 		r.st = HO_MISSING(cuEventCreate);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuEventCreate(&r.o_event, flags));
+	r.st = ho_leave(t, &outer, t->cuEventCreate(&r.o_event, flags));
 	return r;
 }
 
@@ -1786,11 +1786,11 @@ ho_result ho_call_cuEventDestroy(const ho_cuda_table *t, ho_context ctx, ho_even
 {
 	if (t->cuEventDestroy == NULL)
 		return HO_MISSING(cuEventDestroy);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuEventDestroy(event));
+	st = ho_leave(t, &outer, t->cuEventDestroy(event));
 	return st;
 }
 
@@ -1798,11 +1798,11 @@ ho_result ho_call_cuEventRecord(const ho_cuda_table *t, ho_context ctx, ho_event
 {
 	if (t->cuEventRecord == NULL)
 		return HO_MISSING(cuEventRecord);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuEventRecord(event, stream));
+	st = ho_leave(t, &outer, t->cuEventRecord(event, stream));
 	return st;
 }
 
@@ -1810,11 +1810,11 @@ ho_result ho_call_cuEventRecordWithFlags(const ho_cuda_table *t, ho_context ctx,
 {
 	if (t->cuEventRecordWithFlags == NULL)
 		return HO_MISSING(cuEventRecordWithFlags);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuEventRecordWithFlags(event, stream, flags));
+	st = ho_leave(t, &outer, t->cuEventRecordWithFlags(event, stream, flags));
 	return st;
 }
 
@@ -1822,11 +1822,11 @@ ho_result ho_call_cuEventQuery(const ho_cuda_table *t, ho_context ctx, ho_event 
 {
 	if (t->cuEventQuery == NULL)
 		return HO_MISSING(cuEventQuery);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuEventQuery(event));
+	st = ho_leave(t, &outer, t->cuEventQuery(event));
 	return st;
 }
 
@@ -1834,11 +1834,11 @@ ho_result ho_call_cuEventSynchronize(const ho_cuda_table *t, ho_context ctx, ho_
 {
 	if (t->cuEventSynchronize == NULL)
 		return HO_MISSING(cuEventSynchronize);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuEventSynchronize(event));
+	st = ho_leave(t, &outer, t->cuEventSynchronize(event));
 	return st;
 }
 
@@ -1849,11 +1849,11 @@ ho_ret_cuEventElapsedTime ho_call_cuEventElapsedTime(const ho_cuda_table *t, ho_
 		r.st = HO_MISSING(cuEventElapsedTime);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuEventElapsedTime(&r.o_ms, start, end));
+	r.st = ho_leave(t, &outer, t->cuEventElapsedTime(&r.o_ms, start, end));
 	return r;
 }
 
@@ -1864,11 +1864,11 @@ ho_ret_cuModuleLoad ho_call_cuModuleLoad(const ho_cuda_table *t, ho_context ctx,
 		r.st = HO_MISSING(cuModuleLoad);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuModuleLoad(&r.o_module, path));
+	r.st = ho_leave(t, &outer, t->cuModuleLoad(&r.o_module, path));
 	return r;
 }
 
@@ -1879,11 +1879,11 @@ ho_ret_cuModuleLoadData ho_call_cuModuleLoadData(const ho_cuda_table *t, ho_cont
 		r.st = HO_MISSING(cuModuleLoadData);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuModuleLoadData(&r.o_module, image));
+	r.st = ho_leave(t, &outer, t->cuModuleLoadData(&r.o_module, image));
 	return r;
 }
 
@@ -1894,11 +1894,11 @@ ho_ret_cuModuleLoadDataEx ho_call_cuModuleLoadDataEx(const ho_cuda_table *t, ho_
 		r.st = HO_MISSING(cuModuleLoadDataEx);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuModuleLoadDataEx(&r.o_module, image, opts_n, opts, (ho_word *)values));
+	r.st = ho_leave(t, &outer, t->cuModuleLoadDataEx(&r.o_module, image, opts_n, opts, (ho_word *)values));
 	return r;
 }
 
@@ -1909,11 +1909,11 @@ ho_ret_cuModuleLoadFatBinary ho_call_cuModuleLoadFatBinary(const ho_cuda_table *
 		r.st = HO_MISSING(cuModuleLoadFatBinary);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuModuleLoadFatBinary(&r.o_module, image));
+	r.st = ho_leave(t, &outer, t->cuModuleLoadFatBinary(&r.o_module, image));
 	return r;
 }
 
@@ -1921,11 +1921,11 @@ ho_result ho_call_cuModuleUnload(const ho_cuda_table *t, ho_context ctx, ho_modu
 {
 	if (t->cuModuleUnload == NULL)
 		return HO_MISSING(cuModuleUnload);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuModuleUnload(module));
+	st = ho_leave(t, &outer, t->cuModuleUnload(module));
 	return st;
 }
 
@@ -1947,11 +1947,11 @@ ho_ret_cuModuleGetFunction ho_call_cuModuleGetFunction(const ho_cuda_table *t, h
 		r.st = HO_MISSING(cuModuleGetFunction);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuModuleGetFunction(&r.o_fn, module, name));
+	r.st = ho_leave(t, &outer, t->cuModuleGetFunction(&r.o_fn, module, name));
 	return r;
 }
 
@@ -1962,11 +1962,11 @@ ho_ret_cuModuleGetGlobal ho_call_cuModuleGetGlobal(const ho_cuda_table *t, ho_co
 		r.st = HO_MISSING(cuModuleGetGlobal);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuModuleGetGlobal(&r.o_ptr, &r.o_size, module, name));
+	r.st = ho_leave(t, &outer, t->cuModuleGetGlobal(&r.o_ptr, &r.o_size, module, name));
 	return r;
 }
 
@@ -2053,11 +2053,11 @@ ho_ret_cuLibraryGetModule ho_call_cuLibraryGetModule(const ho_cuda_table *t, ho_
 		r.st = HO_MISSING(cuLibraryGetModule);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuLibraryGetModule(&r.o_module, lib));
+	r.st = ho_leave(t, &outer, t->cuLibraryGetModule(&r.o_module, lib));
 	return r;
 }
 
@@ -2068,11 +2068,11 @@ ho_ret_cuLibraryGetGlobal ho_call_cuLibraryGetGlobal(const ho_cuda_table *t, ho_
 		r.st = HO_MISSING(cuLibraryGetGlobal);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuLibraryGetGlobal(&r.o_ptr, &r.o_size, lib, name));
+	r.st = ho_leave(t, &outer, t->cuLibraryGetGlobal(&r.o_ptr, &r.o_size, lib, name));
 	return r;
 }
 
@@ -2094,11 +2094,11 @@ ho_ret_cuLibraryGetUnifiedFunction ho_call_cuLibraryGetUnifiedFunction(const ho_
 		r.st = HO_MISSING(cuLibraryGetUnifiedFunction);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuLibraryGetUnifiedFunction(&r.o_fn, lib, name));
+	r.st = ho_leave(t, &outer, t->cuLibraryGetUnifiedFunction(&r.o_fn, lib, name));
 	return r;
 }
 
@@ -2109,11 +2109,11 @@ ho_ret_cuKernelGetFunction ho_call_cuKernelGetFunction(const ho_cuda_table *t, h
 		r.st = HO_MISSING(cuKernelGetFunction);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuKernelGetFunction(&r.o_fn, kernel));
+	r.st = ho_leave(t, &outer, t->cuKernelGetFunction(&r.o_fn, kernel));
 	return r;
 }
 
@@ -2258,11 +2258,11 @@ ho_ret_cuOccupancyMaxActiveBlocksPerMultiprocessor ho_call_cuOccupancyMaxActiveB
 		r.st = HO_MISSING(cuOccupancyMaxActiveBlocksPerMultiprocessor);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuOccupancyMaxActiveBlocksPerMultiprocessor(&r.o_n, fn, block, shared));
+	r.st = ho_leave(t, &outer, t->cuOccupancyMaxActiveBlocksPerMultiprocessor(&r.o_n, fn, block, shared));
 	return r;
 }
 
@@ -2273,11 +2273,11 @@ ho_ret_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags ho_call_cuOccupancyM
 		r.st = HO_MISSING(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&r.o_n, fn, block, shared, flags));
+	r.st = ho_leave(t, &outer, t->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&r.o_n, fn, block, shared, flags));
 	return r;
 }
 
@@ -2288,11 +2288,11 @@ ho_ret_cuOccupancyMaxPotentialBlockSize ho_call_cuOccupancyMaxPotentialBlockSize
 		r.st = HO_MISSING(cuOccupancyMaxPotentialBlockSize);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuOccupancyMaxPotentialBlockSize(&r.o_minGrid, &r.o_block, fn, NULL, shared, limit));
+	r.st = ho_leave(t, &outer, t->cuOccupancyMaxPotentialBlockSize(&r.o_minGrid, &r.o_block, fn, NULL, shared, limit));
 	return r;
 }
 
@@ -2303,11 +2303,11 @@ ho_ret_cuOccupancyMaxPotentialBlockSizeWithFlags ho_call_cuOccupancyMaxPotential
 		r.st = HO_MISSING(cuOccupancyMaxPotentialBlockSizeWithFlags);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuOccupancyMaxPotentialBlockSizeWithFlags(&r.o_minGrid, &r.o_block, fn, NULL, shared, limit, flags));
+	r.st = ho_leave(t, &outer, t->cuOccupancyMaxPotentialBlockSizeWithFlags(&r.o_minGrid, &r.o_block, fn, NULL, shared, limit, flags));
 	return r;
 }
 
@@ -2318,11 +2318,11 @@ ho_ret_cuOccupancyAvailableDynamicSMemPerBlock ho_call_cuOccupancyAvailableDynam
 		r.st = HO_MISSING(cuOccupancyAvailableDynamicSMemPerBlock);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuOccupancyAvailableDynamicSMemPerBlock(&r.o_bytes, fn, blocks, block));
+	r.st = ho_leave(t, &outer, t->cuOccupancyAvailableDynamicSMemPerBlock(&r.o_bytes, fn, blocks, block));
 	return r;
 }
 
@@ -2333,11 +2333,11 @@ ho_ret_cuOccupancyMaxPotentialClusterSize ho_call_cuOccupancyMaxPotentialCluster
 		r.st = HO_MISSING(cuOccupancyMaxPotentialClusterSize);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuOccupancyMaxPotentialClusterSize(&r.o_n, fn, &config));
+	r.st = ho_leave(t, &outer, t->cuOccupancyMaxPotentialClusterSize(&r.o_n, fn, &config));
 	return r;
 }
 
@@ -2348,11 +2348,11 @@ ho_ret_cuOccupancyMaxActiveClusters ho_call_cuOccupancyMaxActiveClusters(const h
 		r.st = HO_MISSING(cuOccupancyMaxActiveClusters);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuOccupancyMaxActiveClusters(&r.o_n, fn, &config));
+	r.st = ho_leave(t, &outer, t->cuOccupancyMaxActiveClusters(&r.o_n, fn, &config));
 	return r;
 }
 
@@ -2360,11 +2360,11 @@ ho_result ho_call_cuLaunchKernel(const ho_cuda_table *t, ho_context ctx, ho_func
 {
 	if (t->cuLaunchKernel == NULL)
 		return HO_MISSING(cuLaunchKernel);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuLaunchKernel(fn, gx, gy, gz, bx, by, bz, shared, stream, (void **)params, (ho_word *)extra));
+	st = ho_leave(t, &outer, t->cuLaunchKernel(fn, gx, gy, gz, bx, by, bz, shared, stream, (void **)params, (ho_word *)extra));
 	return st;
 }
 
@@ -2372,11 +2372,11 @@ ho_result ho_call_cuLaunchKernelEx(const ho_cuda_table *t, ho_context ctx, ho_la
 {
 	if (t->cuLaunchKernelEx == NULL)
 		return HO_MISSING(cuLaunchKernelEx);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuLaunchKernelEx(&config, fn, (void **)params, (ho_word *)extra));
+	st = ho_leave(t, &outer, t->cuLaunchKernelEx(&config, fn, (void **)params, (ho_word *)extra));
 	return st;
 }
 
@@ -2384,11 +2384,11 @@ ho_result ho_call_cuLaunchCooperativeKernel(const ho_cuda_table *t, ho_context c
 {
 	if (t->cuLaunchCooperativeKernel == NULL)
 		return HO_MISSING(cuLaunchCooperativeKernel);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuLaunchCooperativeKernel(fn, gx, gy, gz, bx, by, bz, shared, stream, (void **)params));
+	st = ho_leave(t, &outer, t->cuLaunchCooperativeKernel(fn, gx, gy, gz, bx, by, bz, shared, stream, (void **)params));
 	return st;
 }
 
@@ -2399,11 +2399,11 @@ ho_ret_cuLinkCreate ho_call_cuLinkCreate(const ho_cuda_table *t, ho_context ctx,
 		r.st = HO_MISSING(cuLinkCreate);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuLinkCreate(opts_n, opts, (ho_word *)values, &r.o_state));
+	r.st = ho_leave(t, &outer, t->cuLinkCreate(opts_n, opts, (ho_word *)values, &r.o_state));
 	return r;
 }
 
@@ -2411,11 +2411,11 @@ ho_result ho_call_cuLinkAddData(const ho_cuda_table *t, ho_context ctx, ho_link_
 {
 	if (t->cuLinkAddData == NULL)
 		return HO_MISSING(cuLinkAddData);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuLinkAddData(state, kind, data, data_n, name, opts_n, opts, (ho_word *)values));
+	st = ho_leave(t, &outer, t->cuLinkAddData(state, kind, data, data_n, name, opts_n, opts, (ho_word *)values));
 	return st;
 }
 
@@ -2423,11 +2423,11 @@ ho_result ho_call_cuLinkAddFile(const ho_cuda_table *t, ho_context ctx, ho_link_
 {
 	if (t->cuLinkAddFile == NULL)
 		return HO_MISSING(cuLinkAddFile);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuLinkAddFile(state, kind, path, opts_n, opts, (ho_word *)values));
+	st = ho_leave(t, &outer, t->cuLinkAddFile(state, kind, path, opts_n, opts, (ho_word *)values));
 	return st;
 }
 
@@ -2438,11 +2438,11 @@ ho_ret_cuLinkComplete ho_call_cuLinkComplete(const ho_cuda_table *t, ho_context 
 		r.st = HO_MISSING(cuLinkComplete);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuLinkComplete(state, (void **)&r.o_cubin, &r.o_size));
+	r.st = ho_leave(t, &outer, t->cuLinkComplete(state, (void **)&r.o_cubin, &r.o_size));
 	return r;
 }
 
@@ -2450,11 +2450,11 @@ ho_result ho_call_cuLinkDestroy(const ho_cuda_table *t, ho_context ctx, ho_link_
 {
 	if (t->cuLinkDestroy == NULL)
 		return HO_MISSING(cuLinkDestroy);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuLinkDestroy(state));
+	st = ho_leave(t, &outer, t->cuLinkDestroy(state));
 	return st;
 }
 
@@ -2920,11 +2920,11 @@ ho_ret_cuGraphInstantiateWithParams ho_call_cuGraphInstantiateWithParams(const h
 		r.st = HO_MISSING(cuGraphInstantiateWithParams);
 		return r;
 	}
-	int pushed;
-	r.st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	r.st = ho_enter(t, ctx, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, pushed, t->cuGraphInstantiateWithParams(&r.o_exec, graph, params));
+	r.st = ho_leave(t, &outer, t->cuGraphInstantiateWithParams(&r.o_exec, graph, params));
 	return r;
 }
 
@@ -3010,11 +3010,11 @@ ho_result ho_call_cuGraphUpload(const ho_cuda_table *t, ho_context ctx, ho_graph
 {
 	if (t->cuGraphUpload == NULL)
 		return HO_MISSING(cuGraphUpload);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuGraphUpload(exec, stream));
+	st = ho_leave(t, &outer, t->cuGraphUpload(exec, stream));
 	return st;
 }
 
@@ -3022,11 +3022,11 @@ ho_result ho_call_cuGraphLaunch(const ho_cuda_table *t, ho_context ctx, ho_graph
 {
 	if (t->cuGraphLaunch == NULL)
 		return HO_MISSING(cuGraphLaunch);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuGraphLaunch(exec, stream));
+	st = ho_leave(t, &outer, t->cuGraphLaunch(exec, stream));
 	return st;
 }
 
@@ -3109,11 +3109,11 @@ ho_result ho_call_cuProfilerStart(const ho_cuda_table *t, ho_context ctx)
 {
 	if (t->cuProfilerStart == NULL)
 		return HO_MISSING(cuProfilerStart);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuProfilerStart());
+	st = ho_leave(t, &outer, t->cuProfilerStart());
 	return st;
 }
 
@@ -3121,10 +3121,10 @@ ho_result ho_call_cuProfilerStop(const ho_cuda_table *t, ho_context ctx)
 {
 	if (t->cuProfilerStop == NULL)
 		return HO_MISSING(cuProfilerStop);
-	int pushed;
-	ho_result st = ho_enter(t, ctx, &pushed);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, pushed, t->cuProfilerStop());
+	st = ho_leave(t, &outer, t->cuProfilerStop());
 	return st;
 }

@@ -302,14 +302,14 @@ func cSource(calls []call) []byte {
 		invoke := fmt.Sprintf("t->%s(%s)", c.name, strings.Join(args, ", "))
 		switch {
 		case c.ctx && len(outs) == 0:
-			fmt.Fprintf(&b, "\tint pushed;\n\tho_result st = ho_enter(t, ctx, &pushed);\n")
+			fmt.Fprintf(&b, "\tho_guard outer;\n\tho_result st = ho_enter(t, ctx, &outer);\n")
 		case c.ctx:
-			fmt.Fprintf(&b, "\tint pushed;\n\tr.st = ho_enter(t, ctx, &pushed);\n")
+			fmt.Fprintf(&b, "\tho_guard outer;\n\tr.st = ho_enter(t, ctx, &outer);\n")
 		}
 		switch {
 		case c.ctx:
 			fmt.Fprintf(&b, "\tif (%s != HO_CUDA_SUCCESS)\n\t\treturn %s;\n", st, ret)
-			fmt.Fprintf(&b, "\t%s = ho_leave(t, pushed, %s);\n\treturn %s;\n", st, invoke, ret)
+			fmt.Fprintf(&b, "\t%s = ho_leave(t, &outer, %s);\n\treturn %s;\n", st, invoke, ret)
 		case len(outs) > 0:
 			fmt.Fprintf(&b, "\tr.st = %s;\n\treturn r;\n", invoke)
 		case strings.Contains(strings.Join(args, " "), "&aligned"):
