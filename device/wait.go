@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-handoff/handoff/device/driver"
@@ -72,7 +73,7 @@ var poller struct {
 	sync.Mutex
 	fresh   []waiter
 	running bool
-	waiting int64
+	waiting atomic.Int64
 }
 
 const (
@@ -85,7 +86,7 @@ func await(d *driver.Driver, w waiter) {
 	poller.Lock()
 	defer poller.Unlock()
 	poller.fresh = append(poller.fresh, w)
-	poller.waiting++
+	poller.waiting.Add(1)
 	if !poller.running {
 		poller.running = true
 		go runPoller(d)
@@ -140,14 +141,12 @@ func runPoller(d *driver.Driver) {
 			if w.closer != nil {
 				w.closer()
 			}
+			poller.waiting.Add(-1) // before anybody hears of it
 			w.done(results[i])
 		}
 		clear(all[len(kept):])
 		all = kept
 		if finished > 0 {
-			poller.Lock()
-			poller.waiting -= int64(finished)
-			poller.Unlock()
 			rounds, pause = 0, pollFast
 		}
 		if rounds < pollYield {
@@ -177,8 +176,9 @@ func waitEvent(ctx context.Context, d *driver.Driver, w waiter) (driver.Result, 
 // deferred counts the functions of [Defer] that are still to run.
 var deferred struct {
 	sync.Mutex
-	n    int64
-	idle chan struct{} // closed when n drops to 0
+	n      int64
+	queued int64         // of those, in the poller
+	idle   chan struct{} // closed when n drops to 0
 }
 
 // Defer calls f once the work that is queued on s now is done: to give memory
@@ -204,9 +204,11 @@ func Defer(s stream.StreamView, f func(error)) error {
 		return err
 	}
 	beginDeferred()
+	addQueued(1)
 	owner := s.Owner()
 	await(d, waiter{ctx: s.Context(), event: e, pooled: true, done: func(res driver.Result) {
 		defer endDeferred()
+		addQueued(-1)
 		f(check("deferred work", s.Device(), res))
 		runtime.KeepAlive(owner)
 	}})
@@ -220,6 +222,12 @@ func beginDeferred() {
 		deferred.idle = make(chan struct{})
 	}
 	deferred.n++
+}
+
+func addQueued(n int64) {
+	deferred.Lock()
+	defer deferred.Unlock()
+	deferred.queued += n
 }
 
 func endDeferred() {
@@ -251,18 +259,15 @@ func Flush(ctx context.Context) error {
 // Stats returns the counts of this process.
 func Stats() Statistics {
 	s := &stats
-	poller.Lock()
-	waiting := poller.waiting
-	poller.Unlock()
 	deferred.Lock()
-	left := deferred.n
+	left, queued := deferred.n, deferred.queued
 	deferred.Unlock()
 	return Statistics{
 		Contexts: s.contexts.live.Load(), Streams: s.streams.live.Load(), Events: s.events.live.Load(),
 		Buffers: s.buffers.live.Load(), Pools: s.pools.live.Load(),
 		ContextsMade: s.contexts.made.Load(), StreamsMade: s.streams.made.Load(), EventsMade: s.events.made.Load(),
 		BuffersMade: s.buffers.made.Load(), PoolsMade: s.pools.made.Load(),
-		Allocated: s.allocated.Load(), Collected: s.collected.Load(), Deferred: left, Waiters: max(waiting-left, 0),
+		Allocated: s.allocated.Load(), Collected: s.collected.Load(), Deferred: left, Waiters: max(poller.waiting.Load()-queued, 0),
 		Edges: s.edges.Load(), HostPanics: driver.HostFuncPanics(),
 	}
 }
