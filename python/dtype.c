@@ -390,15 +390,19 @@ static int from_text(const char *s, DLDataType *out, int64_t *itemsize, int *pad
 
 	if (row != NULL)
 		return take_row(row, out, itemsize, padded);
-	if (*s == '\0' || strchr("<>|=", *s) == NULL)
+	if (*s == '\0' || (strchr("<>|=", *s) == NULL && !(s[1] >= '1' && s[1] <= '9')))
 		return 1;
 	int r = ho_parse_typestr(s, out, itemsize);
+	if (r < 0) {
+		ho_py.PyErr_Clear();
+		return 1;
+	}
 	if (r == 2)
 		return ho_raise(HO_E_DTYPE, 291, "dtype", "%.40s is in foreign byte order", s);
 	*padded = 0;
 	if (r == 1)
 		*out = (DLDataType){ kDLOpaqueHandle, 0, 1 };
-	return r < 0 ? -1 : 0;
+	return 0;
 }
 
 /* getattr(o, name) as text into buf; 0 if it is a str. */
@@ -535,8 +539,8 @@ uint32_t ho_float_encode(double v, DLDataType d)
 			return 0;
 		double m = frexp(v, &e);
 		e += f.bias - 1;
-		if (m > 0.75 || (m == 0.75 && (e & 1)))
-			e++; /* to nearest, halfway to the even code */
+		if (m >= 0.75)
+			e++; /* to nearest; halfway up, as ml_dtypes does */
 		return e < 0 ? 0 : e > 254 ? 0xff : (uint32_t)e;
 	}
 	switch (f.kind) {

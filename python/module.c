@@ -231,9 +231,11 @@ static ho_PyMethodDef functions[] = {
 
 static ho_PyMethodDef exit_def = { "_shutdown", at_exit, HO_METH_NOARGS, NULL };
 
+/* Size 0, not -1: then the import in another interpreter calls PyInit again,
+ * which refuses it, instead of copying the module's dict (B386). */
 static ho_PyModuleDef def = {
 	HO_MODULE_HEAD, core_name,
-	"The compiled part of handoff. Import the package instead.", -1, functions, NULL, NULL, NULL, NULL,
+	"The compiled part of handoff. Import the package instead.", 0, functions, NULL, NULL, NULL, NULL,
 };
 
 /* ---- The module --------------------------------------------------------- */

@@ -1,0 +1,342 @@
+"""The process: shutdown, fork, signals, threads, interpreters (child processes with time limits)."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+from capsules import DELETER, DLManagedTensorVersioned, Managed, name_of, pointer_of
+
+import handoff
+from handoff import Array, StridedMemoryView, _core
+
+
+def wait(condition: Any, seconds: float = 20) -> None:
+    """Let other threads run until condition() holds; fail after the time limit."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "time limit"
+        gc.collect()
+
+
+def test_R063_R064_B121_deleter_without_the_gil_on_a_foreign_thread() -> None:
+    # CDLL-style calls of ctypes give the GIL up: the deleter runs without it.
+    np = pytest.importorskip("numpy")
+    source = np.arange(4)
+    before = sys.getrefcount(source)
+    views = [StridedMemoryView.from_array_interface(source) for _ in range(8)]
+    capsules = [v.__dlpack__(max_version=(1, 0)) for v in views]
+    del views
+    tensors = []
+    for c in capsules:
+        address = pointer_of(c)
+        tensors.append((DLManagedTensorVersioned.from_address(address).deleter, address))
+        name = ctypes.c_char_p(b"used_dltensor_versioned")
+        tensors[-1] += (name,)
+        ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(c), name)
+    del capsules, c
+    gc.collect()
+    assert sys.getrefcount(source) == before + 8
+
+    def delete() -> None:
+        for deleter, address, _ in tensors[:4]:
+            DELETER(deleter)(address)
+
+    t = threading.Thread(target=delete)
+    t.start()
+    t.join(20)
+    for deleter, address, _ in tensors[4:]:
+        DELETER(deleter)(address)
+    wait(lambda: sys.getrefcount(source) == before)
+    assert _core._stats()["pending_releases"] == 0
+
+
+def test_R064_foreign_deleter_is_called_with_the_gil() -> None:
+    m = Managed()
+    v = StridedMemoryView.from_dlpack(m.capsule())
+    c = v.__dlpack__(max_version=(1, 0))
+    address = pointer_of(c)
+    deleter = DLManagedTensorVersioned.from_address(address).deleter
+    name = ctypes.c_char_p(b"used_dltensor_versioned")
+    ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(c), name)
+    del v
+    assert name_of(c) == name.value
+    assert m.deleted == 0
+    DELETER(deleter)(address)
+    wait(lambda: m.deleted == 1)
+
+
+def test_R065_B122_live_objects_at_shutdown(run: Any) -> None:
+    p = run("""
+import atexit, gc, sys, threading, handoff
+from handoff import Array, StridedMemoryView
+try:
+    import numpy as np
+except ImportError:
+    np = None
+keep = [Array.zeros(100) for _ in range(10)]
+keep += [a.__dlpack__(max_version=(1, 0)) for a in keep]
+keep += [StridedMemoryView.from_dlpack(a) for a in keep[:10]]
+keep.append(keep)
+if np is not None:
+    keep += [np.from_dlpack(keep[0]), memoryview(keep[1]), StridedMemoryView.from_dlpack(np.zeros(3))]
+sys.keep = keep
+class Late:
+    def __del__(self):
+        StridedMemoryView.from_dlpack(Array.zeros(2)).__dlpack__(max_version=(1, 0))
+sys.late = Late()
+atexit.register(keep.clear)
+print("end")
+""")
+    assert p.stdout == "end\n"
+    assert p.stderr == ""
+
+
+def test_R065_B122_deleter_after_finalization(run: Any) -> None:
+    # libc calls the deleter from an exit handler, when Python is gone.
+    p = run("""
+import ctypes, sys
+from ctypes import c_void_p
+from handoff import StridedMemoryView
+v = StridedMemoryView.from_buffer(bytearray(8), (8,), dtype="uint8")
+c = v.__dlpack__(max_version=(1, 0))
+get = ctypes.pythonapi.PyCapsule_GetPointer
+get.restype, get.argtypes = c_void_p, [ctypes.py_object, ctypes.c_char_p]
+address = get(c, b"dltensor_versioned")
+deleter = c_void_p.from_address(address + 16).value
+name = ctypes.create_string_buffer(b"used_dltensor_versioned")
+ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(c), name)
+libc = ctypes.CDLL(None)
+try:
+    register = libc.__cxa_atexit
+except AttributeError:
+    sys.exit("no __cxa_atexit")
+register.argtypes = [c_void_p, c_void_p, c_void_p]
+assert register(deleter, address, None) == 0
+print("end")
+""")
+    assert p.stdout == "end\n"
+
+
+def test_B189_threads_that_release_during_shutdown(run: Any) -> None:
+    run(
+        """
+import ctypes, sys, threading
+from handoff import Array, StridedMemoryView
+import time
+stop = []
+def work():
+    while True:
+        v = StridedMemoryView.from_buffer(bytearray(64), (64,), dtype="uint8")
+        v.__dlpack__(max_version=(1, 0))
+        StridedMemoryView.from_dlpack(v.__dlpack__(max_version=(1, 0)))
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+""",
+        timeout=60,
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_B315_B317_fork(run: Any) -> None:
+    # In the child everything but Go works, and Go says so at once.
+    p = run(
+        """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import handoff
+from handoff import Array, StridedMemoryView, _core
+a = Array.full((2, 3), 1, "int32")
+v = StridedMemoryView.from_dlpack(a)
+big = Array.full((700, 700), 2.0)
+assert _core._selftest("go") in (True, False)
+pid = os.fork()
+if pid == 0:
+    try:
+        assert memoryview(v).tolist() == [[1, 1, 1], [1, 1, 1]]
+        w = StridedMemoryView.from_dlpack(v.__dlpack__(max_version=(1, 0)))
+        assert handoff.from_dlpack(w, copy=True).shape == (2, 3)
+        StridedMemoryView.from_dlpack(Array.zeros((700, 700))).copy_from(big)   # no Go here: C copies
+        del w
+        b = Array.zeros(4); b[1] = 3; assert b.tolist() == [0, 3, 0, 0]
+        try:
+            _core._selftest("go")
+        except handoff.ForkError as e:
+            assert isinstance(e, RuntimeError) and "fork" in str(e)
+        else:
+            os._exit(3)
+        os._exit(0)
+    except BaseException as e:
+        print(repr(e), flush=True)
+        os._exit(4)
+_, status = os.waitpid(pid, 0)
+assert os.waitstatus_to_exitcode(status) == 0, status
+assert _core._selftest("go") in (True, False)
+""",
+        timeout=60,
+    )
+    assert p.stdout == ""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_B319_multiprocessing(method: str, tmp_path: Any) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        """
+import multiprocessing, sys, warnings
+warnings.simplefilter("ignore")
+from handoff import Array
+def work(n):
+    return sum(Array.full(n, 1, "int32").tolist())
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+        assert pool.map(work, [1, 2, 3]) == [1, 2, 3]
+"""
+    )
+    p = subprocess.run([sys.executable, script, method], capture_output=True, text=True, timeout=90)
+    assert p.returncode == 0, p.stderr
+
+
+def test_B321_import_in_forked_children(run: Any) -> None:
+    run(
+        """
+import os
+for _ in range(2):
+    if os.fork() == 0:
+        from handoff import Array, _core
+        assert Array.full(2, 1).tolist() == [1, 1]
+        assert _core._selftest("go") in (True, False)
+        os._exit(0)
+for _ in range(2):
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+"""
+    )
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_B377_keyboard_interrupt(where: str) -> None:
+    code = f"""
+import sys
+{"import handoff" if where == "after" else ""}
+import time
+{"import handoff" if where == "before" else ""}
+a = handoff.Array.zeros(1000)
+try:
+    print("ready", flush=True)
+    while True:
+        a[::-1].tolist()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    p = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert p.stdout is not None
+    assert p.stdout.readline() == "ready\n"
+    p.send_signal(signal.SIGINT)
+    out, _ = p.communicate(timeout=30)
+    assert out == "interrupted\n"
+    assert p.returncode == 0
+
+
+def test_B386_subinterpreter(run: Any) -> None:
+    code = """
+import sys
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        print("refused"); raise SystemExit
+import handoff
+i = interpreters.create()
+r = None
+try:
+    r = interpreters.run_string(i, '''
+try:
+    import handoff._core
+except ImportError as e:
+    print("refused", e)
+else:
+    print("imported")
+''')
+except Exception as e:
+    print("refused", e)
+"""
+    p = run(code)
+    assert p.stdout.startswith("refused"), p.stdout + p.stderr
+    if "B386" not in p.stdout and p.stdout != "refused\n":
+        assert "subinterpreter" in p.stdout or "interpreter" in p.stdout
+
+
+def test_B361_second_go_runtime_is_refused(run: Any) -> None:
+    # Another object has claimed the process before.
+    p = run(
+        """
+import sys
+sys._handoff_go_runtime = "/somewhere/else.abi3.so"
+try:
+    import handoff
+except ImportError as e:
+    print(e)
+"""
+    )
+    assert "/somewhere/else.abi3.so already runs Go in this process" in p.stdout
+    assert "one Go runtime per process (B361)" in p.stdout
+
+
+def test_B385_free_threaded_and_debug_builds(run: Any) -> None:
+    for abi, word in (("t", "free-threaded"), ("d", "debug")):
+        p = run(f"import sys\nsys.abiflags = {abi!r}\ntry:\n  import handoff\nexcept ImportError as e:\n  print(e)")
+        assert word in p.stdout
+
+
+def test_B366_libpython_is_not_linked() -> None:
+    path = _core.__file__
+    out = subprocess.run(["readelf", "-d", path], capture_output=True, text=True)
+    if out.returncode != 0:
+        pytest.skip("readelf is not installed")
+    needed = [line for line in out.stdout.splitlines() if "NEEDED" in line]
+    assert needed
+    assert not any("python" in line for line in needed)
+
+
+def test_B179_panic_in_go_is_an_exception() -> None:
+    if _core._selftest("go") is False:
+        pytest.skip("built without Go")
+    for _ in range(3):
+        with pytest.raises(handoff.GoPanic, match="self-test") as info:
+            _core._selftest("panic")
+        assert "goroutine" in str(info.value), "the message has the Go stack"
+        assert isinstance(info.value, RuntimeError)
+    assert _core._selftest("go") is True
+
+
+def test_threads_share_objects() -> None:
+    a = Array.full((100, 100), 1, "int32")
+    errors = []
+
+    def work() -> None:
+        try:
+            for _ in range(300):
+                v = StridedMemoryView.from_dlpack(a)
+                assert memoryview(v).nbytes == 40000
+                StridedMemoryView.from_dlpack(v.__dlpack__(max_version=(1, 0)))
+                Array.copy_of(a[::2, ::-1])
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert not errors
