@@ -1,0 +1,407 @@
+// Package nvjitlink calls NVIDIA's run-time linker for device code: PTX, machine
+// code, intermediate code, object files and archives in, one piece out. It
+// needs no GPU and no driver, only the library, which package pathfinder finds
+// when [Load] is called: pip's nvidia-nvjitlink, conda, or a toolkit.
+//
+//	lib, err := nvjitlink.Load()
+//	...
+//	h, err := lib.NewLinker("-arch=sm_90", "-lto")
+//	...
+//	defer h.Close()
+//	err = h.AddData(nvjitlink.InputLTOIR, code, "saxpy") // *nvjitlink.Error
+//	err = h.Complete()
+//	cubin, err := h.Cubin()
+//
+// These are thin calls. Package launch has typed options, falls back to the
+// driver's linker, and goes on to kernels.
+//
+// # Ownership
+//
+// A [Linker] is closed by who made it. Inputs are lent for the call; what its
+// methods return are copies.
+//
+// # Errors
+//
+// A call that fails gives an [*Error] with the library's code and its logs. A
+// function that an older nvJitLink lacks gives [ErrNotSupported].
+//
+// # Concurrency
+//
+// A [Library] may be used from several goroutines at once. The methods of one
+// Linker wait for each other.
+//
+// The calls are those of https://docs.nvidia.com/cuda/nvjitlink/, CUDA 12 and 13.
+package nvjitlink
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/go-handoff/handoff/dlpack"
+	"github.com/go-handoff/handoff/internal/leak"
+	"github.com/go-handoff/handoff/launch/internal/clib"
+	"github.com/go-handoff/handoff/pathfinder"
+)
+
+// Errors reported by this package. Test for them with [errors.Is]; they are
+// always wrapped.
+var (
+	// ErrNotSupported means that this nvJitLink, or this build, lacks
+	// something.
+	ErrNotSupported = dlpack.ErrNotSupported
+	// ErrClosed means that a Linker was used after Close.
+	ErrClosed = fs.ErrClosed
+	// ErrNoOutput means that a link has no output of a kind.
+	ErrNoOutput = errors.New("no such output")
+)
+
+// Result is a code of nvJitLink. The zero Result is success.
+type Result int
+
+// Codes of nvJitLink.
+const (
+	Success                  Result = 0
+	ErrorUnrecognizedOption  Result = 1
+	ErrorMissingArch         Result = 2
+	ErrorInvalidInput        Result = 3
+	ErrorPTXCompile          Result = 4
+	ErrorNVVMCompile         Result = 5
+	ErrorInternal            Result = 6
+	ErrorThreadpool          Result = 7
+	ErrorUnrecognizedInput   Result = 8
+	ErrorFinalize            Result = 9
+	ErrorNullInput           Result = 10
+	ErrorIncompatibleOptions Result = 11
+	ErrorIncorrectInputType  Result = 12
+	ErrorArchMismatch        Result = 13
+	ErrorOutdatedLibrary     Result = 14
+	ErrorMissingFatbin       Result = 15
+	ErrorUnrecognizedArch    Result = 16
+	ErrorUnsupportedArch     Result = 17
+	ErrorLTONotEnabled       Result = 18
+)
+
+var names = [...]string{
+	"NVJITLINK_SUCCESS", "NVJITLINK_ERROR_UNRECOGNIZED_OPTION", "NVJITLINK_ERROR_MISSING_ARCH",
+	"NVJITLINK_ERROR_INVALID_INPUT", "NVJITLINK_ERROR_PTX_COMPILE", "NVJITLINK_ERROR_NVVM_COMPILE",
+	"NVJITLINK_ERROR_INTERNAL", "NVJITLINK_ERROR_THREADPOOL", "NVJITLINK_ERROR_UNRECOGNIZED_INPUT",
+	"NVJITLINK_ERROR_FINALIZE", "NVJITLINK_ERROR_NULL_INPUT", "NVJITLINK_ERROR_INCOMPATIBLE_OPTIONS",
+	"NVJITLINK_ERROR_INCORRECT_INPUT_TYPE", "NVJITLINK_ERROR_ARCH_MISMATCH", "NVJITLINK_ERROR_OUTDATED_LIBRARY",
+	"NVJITLINK_ERROR_MISSING_FATBIN", "NVJITLINK_ERROR_UNRECOGNIZED_ARCH", "NVJITLINK_ERROR_UNSUPPORTED_ARCH",
+	"NVJITLINK_ERROR_LTO_NOT_ENABLED",
+}
+
+// Name returns the library's name of the code, or its number if this package
+// does not know it.
+func (r Result) Name() string {
+	if r >= 0 && int(r) < len(names) {
+		return names[r]
+	}
+	return "NVJITLINK_ERROR_" + strconv.Itoa(int(r))
+}
+
+// Error implements error. The zero Result is not one.
+func (r Result) Error() string { return r.Name() }
+
+// Error says which call failed and why.
+type Error struct {
+	// Op is the function of the library.
+	Op string
+	// Result is its code.
+	Result Result
+	// Log is what the linker said, or "".
+	Log string
+}
+
+// Error returns function, code and log.
+func (e *Error) Error() string {
+	s := "nvjitlink: " + e.Op + ": " + e.Result.Name()
+	if log := strings.TrimSpace(e.Log); log != "" {
+		s += "\n" + log
+	}
+	return s
+}
+
+// Unwrap returns the code.
+func (e *Error) Unwrap() error { return e.Result }
+
+// Input says what is added to a link.
+type Input int
+
+// Kinds of inputs.
+const (
+	InputCubin   Input = 1
+	InputPTX     Input = 2
+	InputLTOIR   Input = 3
+	InputFatbin  Input = 4
+	InputObject  Input = 5
+	InputLibrary Input = 6
+	// InputAny lets the library find out.
+	InputAny Input = 10
+)
+
+// Library is an open nvJitLink. It is never closed.
+type Library struct {
+	lib                                          pathfinder.Library
+	major, minor                                 int
+	create, destroy, addData, addFile, complete  uintptr
+	cubinSize, cubin, ptxSize, ptx, ltoSize, lto uintptr
+	errorLogSize, errorLog, infoLogSize, infoLog uintptr
+}
+
+var std struct {
+	sync.Mutex
+	lib *Library
+}
+
+// Load finds and opens the library with pathfinder's default options. What was
+// found is kept; a failure, a [*pathfinder.NotFoundError] for example, is not.
+func Load() (*Library, error) {
+	std.Lock()
+	defer std.Unlock()
+	if std.lib != nil {
+		return std.lib, nil
+	}
+	found, err := pathfinder.Load("nvJitLink")
+	if err != nil {
+		return nil, fmt.Errorf("nvjitlink: %w", err)
+	}
+	l, err := Open(found)
+	if err != nil {
+		return nil, err
+	}
+	std.lib = l
+	return l, nil
+}
+
+// versioned lists the names that a function may have: the plain one, and those
+// with a version, newest first. Every release of the library exports the
+// versions from X.0 of its own major version on; the first ones had no plain
+// names. The meaning of a function has not changed between them.
+func versioned(name string) []string {
+	list := []string{name}
+	for major := 15; major >= 12; major-- {
+		for minor := 15; minor >= 0; minor-- {
+			list = append(list, fmt.Sprintf("__%s_%d_%d", name, major, minor))
+		}
+	}
+	return list
+}
+
+// Open uses a library that pathfinder has opened.
+func Open(lib pathfinder.Library) (*Library, error) {
+	s := clib.NewSymbols(lib.Path, lib.Symbol)
+	need := func(name string) uintptr { return s.Need(versioned(name)...) }
+	may := func(name string) uintptr { return s.May(versioned(name)...) }
+	l := &Library{
+		lib:    lib,
+		create: need("nvJitLinkCreate"), destroy: need("nvJitLinkDestroy"),
+		addData: need("nvJitLinkAddData"), addFile: need("nvJitLinkAddFile"), complete: need("nvJitLinkComplete"),
+		cubinSize: need("nvJitLinkGetLinkedCubinSize"), cubin: need("nvJitLinkGetLinkedCubin"),
+		ptxSize: may("nvJitLinkGetLinkedPtxSize"), ptx: may("nvJitLinkGetLinkedPtx"),
+		ltoSize: may("nvJitLinkGetLinkedLTOIRSize"), lto: may("nvJitLinkGetLinkedLTOIR"),
+		errorLogSize: need("nvJitLinkGetErrorLogSize"), errorLog: need("nvJitLinkGetErrorLog"),
+		infoLogSize: need("nvJitLinkGetInfoLogSize"), infoLog: need("nvJitLinkGetInfoLog"),
+	}
+	if err := s.Err(); err != nil {
+		return nil, fmt.Errorf("nvjitlink: %w", err)
+	}
+	if fn := s.May("nvJitLinkVersion"); fn != 0 {
+		var code int
+		if l.major, l.minor, code = clib.Ints2(fn); code != 0 {
+			return nil, &Error{Op: "nvJitLinkVersion", Result: Result(code)}
+		}
+	} else {
+		l.major, l.minor = 12, 0 // it came with 12.3
+	}
+	return l, nil
+}
+
+// Path returns the file of the library.
+func (l *Library) Path() string { return l.lib.Path }
+
+// Version returns the version of the library, which is that of its toolkit;
+// 12.0 stands for everything before 12.3.
+func (l *Library) Version() (major, minor int) { return l.major, l.minor }
+
+// Linker is a link in progress.
+type Linker struct {
+	l       *Library
+	own     *linkerOwner
+	cleanup runtime.Cleanup
+	mu      sync.Mutex
+	closed  bool
+}
+
+type linkerOwner struct {
+	l      *Library
+	handle uintptr
+	token  leak.Token
+}
+
+func (o *linkerOwner) destroy() error {
+	o.token.Done()
+	if code := clib.Destroy(o.l.destroy, o.handle); code != 0 {
+		return &Error{Op: "nvJitLinkDestroy", Result: Result(code)}
+	}
+	return nil
+}
+
+// NewLinker begins a link with the library's own options, of which
+// "-arch=sm_…" is needed.
+func (l *Library) NewLinker(options ...string) (*Linker, error) {
+	const op = "nvJitLinkCreate"
+	h, code, err := clib.LinkCreate(l.create, options)
+	if err != nil {
+		return nil, fmt.Errorf("nvjitlink: %s: %w: %w", op, err, ErrorUnrecognizedOption)
+	}
+	if code != 0 {
+		e := &Error{Op: op, Result: Result(code), Log: "options: " + strings.Join(options, " ")}
+		if h != 0 { // it tells what was wrong, and is destroyed like any other
+			if log := l.logOf(h, l.errorLogSize, l.errorLog); log != "" {
+				e.Log += "\n" + log
+			}
+			clib.Destroy(l.destroy, h)
+		}
+		return nil, e
+	}
+	o := &linkerOwner{l: l, handle: h, token: leak.Track("nvjitlink.Linker")}
+	k := &Linker{l: l, own: o}
+	k.cleanup = runtime.AddCleanup(k, func(o *linkerOwner) { _ = o.destroy() }, o)
+	return k, nil
+}
+
+// Close ends the link. It may be called twice.
+func (k *Linker) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return nil
+	}
+	k.closed = true
+	k.cleanup.Stop()
+	return k.own.destroy()
+}
+
+// lock begins a use; the caller unlocks on success.
+func (k *Linker) lock(op string) error {
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return fmt.Errorf("nvjitlink: %s: linker: %w", op, ErrClosed)
+	}
+	return nil
+}
+
+// check adds the log to a failure. The Linker is locked.
+func (k *Linker) check(op string, code int, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("nvjitlink: %s: %w: %w", op, err, ErrorInvalidInput)
+	case code != 0:
+		return &Error{Op: op, Result: Result(code), Log: k.l.logOf(k.own.handle, k.l.errorLogSize, k.l.errorLog)}
+	}
+	return nil
+}
+
+func (l *Library) logOf(handle, size, data uintptr) string {
+	b, code := clib.Bytes(size, data, handle)
+	if code != 0 {
+		return ""
+	}
+	return strings.TrimRight(string(b), "\x00")
+}
+
+// AddData adds a piece of code; the name is for messages.
+func (k *Linker) AddData(kind Input, data []byte, name string) error {
+	const op = "nvJitLinkAddData"
+	if err := k.lock(op); err != nil {
+		return err
+	}
+	defer k.mu.Unlock()
+	if len(data) == 0 {
+		return &Error{Op: op, Result: ErrorNullInput, Log: strconv.Quote(name) + " has no bytes"}
+	}
+	code, err := clib.LinkData(k.l.addData, k.own.handle, int(kind), data, name)
+	return k.check(op, code, err)
+}
+
+// AddFile adds a file.
+func (k *Linker) AddFile(kind Input, path string) error {
+	const op = "nvJitLinkAddFile"
+	if err := k.lock(op); err != nil {
+		return err
+	}
+	defer k.mu.Unlock()
+	code, err := clib.LinkFile(k.l.addFile, k.own.handle, int(kind), path)
+	return k.check(op, code, err)
+}
+
+// Complete links what was added.
+func (k *Linker) Complete() error {
+	const op = "nvJitLinkComplete"
+	if err := k.lock(op); err != nil {
+		return err
+	}
+	defer k.mu.Unlock()
+	return k.check(op, clib.Do(k.l.complete, k.own.handle), nil)
+}
+
+// output asks for the bytes of one kind.
+func (k *Linker) output(op string, size, data uintptr) ([]byte, error) {
+	if size == 0 || data == 0 {
+		return nil, fmt.Errorf("nvjitlink: %s: this is version %d.%d: %w", op, k.l.major, k.l.minor, ErrNotSupported)
+	}
+	if err := k.lock(op); err != nil {
+		return nil, err
+	}
+	defer k.mu.Unlock()
+	b, code := clib.Bytes(size, data, k.own.handle)
+	if err := k.check(op, code, nil); err != nil {
+		return nil, err
+	}
+	if len(b) == 0 {
+		return nil, fmt.Errorf("nvjitlink: %s: %w", op, ErrNoOutput)
+	}
+	return b, nil
+}
+
+// Cubin returns the machine code, after Complete.
+func (k *Linker) Cubin() ([]byte, error) {
+	return k.output("nvJitLinkGetLinkedCubin", k.l.cubinSize, k.l.cubin)
+}
+
+// PTX returns the assembly text of a link with the options "-lto -ptx", after
+// Complete. It ends with a zero byte.
+func (k *Linker) PTX() ([]byte, error) {
+	return k.output("nvJitLinkGetLinkedPtx", k.l.ptxSize, k.l.ptx)
+}
+
+// LTOIR returns the intermediate code of a link with the options "-lto" and
+// "-r", after Complete. It came with CUDA 12.9 or 13.
+func (k *Linker) LTOIR() ([]byte, error) {
+	return k.output("nvJitLinkGetLinkedLTOIR", k.l.ltoSize, k.l.lto)
+}
+
+// ErrorLog returns what went wrong so far.
+func (k *Linker) ErrorLog() (string, error) {
+	if err := k.lock("nvJitLinkGetErrorLog"); err != nil {
+		return "", err
+	}
+	defer k.mu.Unlock()
+	return k.l.logOf(k.own.handle, k.l.errorLogSize, k.l.errorLog), nil
+}
+
+// InfoLog returns warnings, and with "-verbose" more.
+func (k *Linker) InfoLog() (string, error) {
+	if err := k.lock("nvJitLinkGetInfoLog"); err != nil {
+		return "", err
+	}
+	defer k.mu.Unlock()
+	return k.l.logOf(k.own.handle, k.l.infoLogSize, k.l.infoLog), nil
+}
