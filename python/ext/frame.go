@@ -122,12 +122,7 @@ type call struct {
 	done bool // the function returned (and did not panic or Goexit)
 	mu   sync.Mutex
 	refs []*objectRef // dropped when the call ends
-	// views are the view arguments of the fast paths, filled in place.
-	views [maxFastViews]memview.StridedMemoryView
 }
-
-// maxFastViews is how many views the generated fast paths take.
-const maxFastViews = 4
 
 // value returns value i of the frame.
 func (c *call) value(i int) *value {
@@ -168,22 +163,19 @@ func pointer(addr uint64) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 }
 
-// view makes the view of array parameter i, which is one of the first four
-// parameters. The fast paths copy it into the argument.
-func (c *call) view(i int) *memview.StridedMemoryView {
-	v := &c.views[i]
-	c.lend(c.value(i), v)
-	return v
-}
+// view makes dst the view of array parameter i. The fast paths pass their own
+// variable: what is passed on from elsewhere would be copied twice.
+func (c *call) view(i int, dst *memview.StridedMemoryView) { c.lend(c.value(i), dst) }
 
 // lend makes dst the view of array value v.
 func (c *call) lend(v *value, dst *memview.StridedMemoryView) {
 	a := c.array(v.n)
-	raw := memview.Raw{
-		Addr: uintptr(a.data), NDim: int(a.ndim), Shape: a.shape, Strides: a.strides,
-		DType: a.dtype, Device: a.device,
-		ReadOnly: a.flags&argReadOnly != 0, Padded: a.flags&argPadded != 0, Trusted: true,
-	}
+	var raw memview.Raw
+	// Field by field: a literal would be built aside and copied, and the copy
+	// would wait for the stores.
+	raw.Addr, raw.NDim, raw.Shape, raw.Strides = uintptr(a.data), int(a.ndim), a.shape, a.strides
+	raw.DType, raw.Device = a.dtype, a.device
+	raw.ReadOnly, raw.Padded, raw.Trusted = a.flags&argReadOnly != 0, a.flags&argPadded != 0, true
 	c.lent = true
 	if err := dst.SetLent(&raw, c, c.gen.Load(), int(v.n)); err != nil { // C has checked it by the same rules
 		panic(argError{err})

@@ -115,8 +115,8 @@ func one(b *bytes.Buffer, params []kind, a answer, fails bool) {
 	for i, p := range params {
 		types[i], reads[i] = p.typ, fmt.Sprintf(p.read, i)
 		if p == view { // all views are made before the first is copied
-			prelude += fmt.Sprintf("v%d := %s\n", i, reads[i])
-			reads[i] = fmt.Sprintf("*v%d", i)
+			prelude += fmt.Sprintf("var v%[1]d memview.StridedMemoryView\nc.view(%[1]d, &v%[1]d)\n", i)
+			reads[i] = fmt.Sprintf("v%d", i)
 		}
 	}
 	results := a.typ

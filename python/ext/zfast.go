@@ -571,25 +571,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			f(*v0)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			f(v0)
 		}
 	case func(memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			if err := f(*v0); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			if err := f(v0); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(int64(f(*v0)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(int64(f(v0)))
 		}
 	case func(memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
 				return
@@ -598,13 +602,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(f(*v0))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(f(v0))
 		}
 	case func(memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
 				return
@@ -613,13 +619,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushFloat(f(*v0))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushFloat(f(v0))
 		}
 	case func(memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
 				return
@@ -628,13 +636,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushBool(f(*v0))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushBool(f(v0))
 		}
 	case func(memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
 				return
@@ -643,25 +653,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			f(*v0, int(c.int64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			f(v0, int(c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			if err := f(*v0, int(c.int64(1))); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			if err := f(v0, int(c.int64(1))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(int64(f(*v0, int(c.int64(1)))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(int64(f(v0, int(c.int64(1)))))
 		}
 	case func(memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, int(c.int64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -670,13 +684,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(f(*v0, int(c.int64(1))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(f(v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, int(c.int64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -685,13 +701,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushFloat(f(*v0, int(c.int64(1))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushFloat(f(v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, int(c.int64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -700,13 +718,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushBool(f(*v0, int(c.int64(1))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushBool(f(v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, int(c.int64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -715,25 +735,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			f(*v0, c.float64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			f(v0, c.float64(1))
 		}
 	case func(memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			if err := f(*v0, c.float64(1)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			if err := f(v0, c.float64(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(int64(f(*v0, c.float64(1))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(int64(f(v0, c.float64(1))))
 		}
 	case func(memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.float64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -742,13 +766,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(f(*v0, c.float64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(f(v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.float64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -757,13 +783,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushFloat(f(*v0, c.float64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushFloat(f(v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.float64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -772,13 +800,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushBool(f(*v0, c.float64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushBool(f(v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.float64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -787,25 +817,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			f(*v0, c.float64(1), c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			f(v0, c.float64(1), c.float64(2))
 		}
 	case func(memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			if err := f(*v0, c.float64(1), c.float64(2)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			if err := f(v0, c.float64(1), c.float64(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(int64(f(*v0, c.float64(1), c.float64(2))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(int64(f(v0, c.float64(1), c.float64(2))))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.float64(1), c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -814,13 +848,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(f(*v0, c.float64(1), c.float64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(f(v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.float64(1), c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -829,13 +865,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushFloat(f(*v0, c.float64(1), c.float64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushFloat(f(v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.float64(1), c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -844,13 +882,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushBool(f(*v0, c.float64(1), c.float64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushBool(f(v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.float64(1), c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -859,25 +899,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			f(*v0, c.int64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			f(v0, c.int64(1))
 		}
 	case func(memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			if err := f(*v0, c.int64(1)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			if err := f(v0, c.int64(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(int64(f(*v0, c.int64(1))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(int64(f(v0, c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.int64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -886,13 +930,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(f(*v0, c.int64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(f(v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.int64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -901,13 +947,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushFloat(f(*v0, c.int64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushFloat(f(v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.int64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -916,13 +964,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushBool(f(*v0, c.int64(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushBool(f(v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.int64(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -931,25 +981,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			f(*v0, c.string(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			f(v0, c.string(1))
 		}
 	case func(memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			if err := f(*v0, c.string(1)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			if err := f(v0, c.string(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(int64(f(*v0, c.string(1))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(int64(f(v0, c.string(1))))
 		}
 	case func(memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.string(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -958,13 +1012,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(f(*v0, c.string(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(f(v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.string(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -973,13 +1029,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushFloat(f(*v0, c.string(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushFloat(f(v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.string(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -988,13 +1046,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushBool(f(*v0, c.string(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushBool(f(v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.string(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1003,25 +1063,29 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			f(*v0, c.bool(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			f(v0, c.bool(1))
 		}
 	case func(memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			if err := f(*v0, c.bool(1)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			if err := f(v0, c.bool(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(int64(f(*v0, c.bool(1))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(int64(f(v0, c.bool(1))))
 		}
 	case func(memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.bool(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1030,13 +1094,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushInt(f(*v0, c.bool(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushInt(f(v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.bool(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1045,13 +1111,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushFloat(f(*v0, c.bool(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushFloat(f(v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.bool(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1060,13 +1128,15 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			c.pushBool(f(*v0, c.bool(1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			c.pushBool(f(v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			x, err := f(*v0, c.bool(1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1075,29 +1145,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			f(*v0, *v1)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			f(v0, v1)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			if err := f(*v0, *v1); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			if err := f(v0, v1); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(int64(f(*v0, *v1)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(int64(f(v0, v1)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1106,15 +1184,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(f(*v0, *v1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(f(v0, v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1123,15 +1205,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushFloat(f(*v0, *v1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushFloat(f(v0, v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1140,15 +1226,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushBool(f(*v0, *v1))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushBool(f(v0, v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1157,29 +1247,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			f(*v0, *v1, int(c.int64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			f(v0, v1, int(c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			if err := f(*v0, *v1, int(c.int64(2))); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			if err := f(v0, v1, int(c.int64(2))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(int64(f(*v0, *v1, int(c.int64(2)))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(int64(f(v0, v1, int(c.int64(2)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, int(c.int64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1188,15 +1286,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(f(*v0, *v1, int(c.int64(2))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(f(v0, v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, int(c.int64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1205,15 +1307,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushFloat(f(*v0, *v1, int(c.int64(2))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushFloat(f(v0, v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, int(c.int64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1222,15 +1328,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushBool(f(*v0, *v1, int(c.int64(2))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushBool(f(v0, v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, int(c.int64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1239,29 +1349,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			f(*v0, *v1, c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			f(v0, v1, c.float64(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			if err := f(*v0, *v1, c.float64(2)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			if err := f(v0, v1, c.float64(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(int64(f(*v0, *v1, c.float64(2))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(int64(f(v0, v1, c.float64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1270,15 +1388,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(f(*v0, *v1, c.float64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(f(v0, v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1287,15 +1409,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushFloat(f(*v0, *v1, c.float64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushFloat(f(v0, v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1304,15 +1430,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushBool(f(*v0, *v1, c.float64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushBool(f(v0, v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.float64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1321,29 +1451,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			f(*v0, *v1, c.float64(2), c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			f(v0, v1, c.float64(2), c.float64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			if err := f(*v0, *v1, c.float64(2), c.float64(3)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			if err := f(v0, v1, c.float64(2), c.float64(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(int64(f(*v0, *v1, c.float64(2), c.float64(3))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(int64(f(v0, v1, c.float64(2), c.float64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.float64(2), c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1352,15 +1490,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(f(*v0, *v1, c.float64(2), c.float64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(f(v0, v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.float64(2), c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1369,15 +1511,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushFloat(f(*v0, *v1, c.float64(2), c.float64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushFloat(f(v0, v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.float64(2), c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1386,15 +1532,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushBool(f(*v0, *v1, c.float64(2), c.float64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushBool(f(v0, v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.float64(2), c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1403,29 +1553,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			f(*v0, *v1, c.int64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			f(v0, v1, c.int64(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			if err := f(*v0, *v1, c.int64(2)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			if err := f(v0, v1, c.int64(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(int64(f(*v0, *v1, c.int64(2))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(int64(f(v0, v1, c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.int64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1434,15 +1592,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(f(*v0, *v1, c.int64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(f(v0, v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.int64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1451,15 +1613,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushFloat(f(*v0, *v1, c.int64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushFloat(f(v0, v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.int64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1468,15 +1634,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushBool(f(*v0, *v1, c.int64(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushBool(f(v0, v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.int64(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1485,29 +1655,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			f(*v0, *v1, c.string(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			f(v0, v1, c.string(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			if err := f(*v0, *v1, c.string(2)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			if err := f(v0, v1, c.string(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(int64(f(*v0, *v1, c.string(2))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(int64(f(v0, v1, c.string(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.string(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1516,15 +1694,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(f(*v0, *v1, c.string(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(f(v0, v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.string(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1533,15 +1715,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushFloat(f(*v0, *v1, c.string(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushFloat(f(v0, v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.string(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1550,15 +1736,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushBool(f(*v0, *v1, c.string(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushBool(f(v0, v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.string(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1567,29 +1757,37 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			f(*v0, *v1, c.bool(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			f(v0, v1, c.bool(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			if err := f(*v0, *v1, c.bool(2)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			if err := f(v0, v1, c.bool(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(int64(f(*v0, *v1, c.bool(2))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(int64(f(v0, v1, c.bool(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.bool(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1598,15 +1796,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushInt(f(*v0, *v1, c.bool(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushInt(f(v0, v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.bool(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1615,15 +1817,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushFloat(f(*v0, *v1, c.bool(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushFloat(f(v0, v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.bool(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1632,15 +1838,19 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			c.pushBool(f(*v0, *v1, c.bool(2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			c.pushBool(f(v0, v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			x, err := f(*v0, *v1, c.bool(2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1649,33 +1859,45 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			f(*v0, *v1, *v2)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			f(v0, v1, v2)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			if err := f(*v0, *v1, *v2); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			if err := f(v0, v1, v2); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(int64(f(*v0, *v1, *v2)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(int64(f(v0, v1, v2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1684,17 +1906,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(f(*v0, *v1, *v2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(f(v0, v1, v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1703,17 +1931,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushFloat(f(*v0, *v1, *v2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushFloat(f(v0, v1, v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1722,17 +1956,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushBool(f(*v0, *v1, *v2))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushBool(f(v0, v1, v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
 				return
@@ -1741,33 +1981,45 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			f(*v0, *v1, *v2, int(c.int64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			f(v0, v1, v2, int(c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			if err := f(*v0, *v1, *v2, int(c.int64(3))); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			if err := f(v0, v1, v2, int(c.int64(3))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(int64(f(*v0, *v1, *v2, int(c.int64(3)))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(int64(f(v0, v1, v2, int(c.int64(3)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, int(c.int64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1776,17 +2028,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(f(*v0, *v1, *v2, int(c.int64(3))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(f(v0, v1, v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, int(c.int64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1795,17 +2053,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushFloat(f(*v0, *v1, *v2, int(c.int64(3))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushFloat(f(v0, v1, v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, int(c.int64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1814,17 +2078,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushBool(f(*v0, *v1, *v2, int(c.int64(3))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushBool(f(v0, v1, v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, int(c.int64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1833,33 +2103,45 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			f(*v0, *v1, *v2, c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			f(v0, v1, v2, c.float64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			if err := f(*v0, *v1, *v2, c.float64(3)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			if err := f(v0, v1, v2, c.float64(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(int64(f(*v0, *v1, *v2, c.float64(3))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(int64(f(v0, v1, v2, c.float64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1868,17 +2150,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(f(*v0, *v1, *v2, c.float64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(f(v0, v1, v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1887,17 +2175,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushFloat(f(*v0, *v1, *v2, c.float64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushFloat(f(v0, v1, v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1906,17 +2200,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushBool(f(*v0, *v1, *v2, c.float64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushBool(f(v0, v1, v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.float64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1925,33 +2225,45 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			f(*v0, *v1, *v2, c.float64(3), c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			f(v0, v1, v2, c.float64(3), c.float64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			if err := f(*v0, *v1, *v2, c.float64(3), c.float64(4)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			if err := f(v0, v1, v2, c.float64(3), c.float64(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(int64(f(*v0, *v1, *v2, c.float64(3), c.float64(4))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(int64(f(v0, v1, v2, c.float64(3), c.float64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.float64(3), c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1960,17 +2272,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(f(*v0, *v1, *v2, c.float64(3), c.float64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(f(v0, v1, v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.float64(3), c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1979,17 +2297,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushFloat(f(*v0, *v1, *v2, c.float64(3), c.float64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushFloat(f(v0, v1, v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.float64(3), c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -1998,17 +2322,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushBool(f(*v0, *v1, *v2, c.float64(3), c.float64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushBool(f(v0, v1, v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.float64(3), c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2017,33 +2347,45 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			f(*v0, *v1, *v2, c.int64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			f(v0, v1, v2, c.int64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			if err := f(*v0, *v1, *v2, c.int64(3)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			if err := f(v0, v1, v2, c.int64(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(int64(f(*v0, *v1, *v2, c.int64(3))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(int64(f(v0, v1, v2, c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.int64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2052,17 +2394,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(f(*v0, *v1, *v2, c.int64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(f(v0, v1, v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.int64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2071,17 +2419,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushFloat(f(*v0, *v1, *v2, c.int64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushFloat(f(v0, v1, v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.int64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2090,17 +2444,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushBool(f(*v0, *v1, *v2, c.int64(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushBool(f(v0, v1, v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.int64(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2109,33 +2469,45 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			f(*v0, *v1, *v2, c.string(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			f(v0, v1, v2, c.string(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			if err := f(*v0, *v1, *v2, c.string(3)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			if err := f(v0, v1, v2, c.string(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(int64(f(*v0, *v1, *v2, c.string(3))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(int64(f(v0, v1, v2, c.string(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.string(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2144,17 +2516,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(f(*v0, *v1, *v2, c.string(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(f(v0, v1, v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.string(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2163,17 +2541,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushFloat(f(*v0, *v1, *v2, c.string(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushFloat(f(v0, v1, v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.string(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2182,17 +2566,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushBool(f(*v0, *v1, *v2, c.string(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushBool(f(v0, v1, v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.string(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2201,33 +2591,45 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			f(*v0, *v1, *v2, c.bool(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			f(v0, v1, v2, c.bool(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			if err := f(*v0, *v1, *v2, c.bool(3)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			if err := f(v0, v1, v2, c.bool(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(int64(f(*v0, *v1, *v2, c.bool(3))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(int64(f(v0, v1, v2, c.bool(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.bool(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2236,17 +2638,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushInt(f(*v0, *v1, *v2, c.bool(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushInt(f(v0, v1, v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.bool(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2255,17 +2663,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushFloat(f(*v0, *v1, *v2, c.bool(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushFloat(f(v0, v1, v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.bool(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2274,17 +2688,23 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			c.pushBool(f(*v0, *v1, *v2, c.bool(3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			c.pushBool(f(v0, v1, v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			x, err := f(*v0, *v1, *v2, c.bool(3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2293,37 +2713,53 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			f(*v0, *v1, *v2, *v3)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			f(v0, v1, v2, v3)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			if err := f(*v0, *v1, *v2, *v3); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			if err := f(v0, v1, v2, v3); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(int64(f(*v0, *v1, *v2, *v3)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(int64(f(v0, v1, v2, v3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
 				return
@@ -2332,19 +2768,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(f(*v0, *v1, *v2, *v3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(f(v0, v1, v2, v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
 				return
@@ -2353,19 +2797,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushFloat(f(*v0, *v1, *v2, *v3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushFloat(f(v0, v1, v2, v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
 				return
@@ -2374,19 +2826,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushBool(f(*v0, *v1, *v2, *v3))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushBool(f(v0, v1, v2, v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3)
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
 				return
@@ -2395,37 +2855,53 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			f(*v0, *v1, *v2, *v3, int(c.int64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			f(v0, v1, v2, v3, int(c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			if err := f(*v0, *v1, *v2, *v3, int(c.int64(4))); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			if err := f(v0, v1, v2, v3, int(c.int64(4))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(int64(f(*v0, *v1, *v2, *v3, int(c.int64(4)))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(int64(f(v0, v1, v2, v3, int(c.int64(4)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, int(c.int64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2434,19 +2910,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(f(*v0, *v1, *v2, *v3, int(c.int64(4))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(f(v0, v1, v2, v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, int(c.int64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2455,19 +2939,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushFloat(f(*v0, *v1, *v2, *v3, int(c.int64(4))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushFloat(f(v0, v1, v2, v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, int(c.int64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2476,19 +2968,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushBool(f(*v0, *v1, *v2, *v3, int(c.int64(4))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushBool(f(v0, v1, v2, v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, int(c.int64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2497,37 +2997,53 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			f(*v0, *v1, *v2, *v3, c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			f(v0, v1, v2, v3, c.float64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			if err := f(*v0, *v1, *v2, *v3, c.float64(4)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			if err := f(v0, v1, v2, v3, c.float64(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.float64(4))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(int64(f(v0, v1, v2, v3, c.float64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2536,19 +3052,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(f(*v0, *v1, *v2, *v3, c.float64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(f(v0, v1, v2, v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2557,19 +3081,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushFloat(f(*v0, *v1, *v2, *v3, c.float64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushFloat(f(v0, v1, v2, v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2578,19 +3110,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushBool(f(*v0, *v1, *v2, *v3, c.float64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushBool(f(v0, v1, v2, v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.float64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2599,37 +3139,53 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			if err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			if err := f(v0, v1, v2, v3, c.float64(4), c.float64(5)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(int64(f(v0, v1, v2, v3, c.float64(4), c.float64(5))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2638,19 +3194,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(f(v0, v1, v2, v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2659,19 +3223,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushFloat(f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushFloat(f(v0, v1, v2, v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2680,19 +3252,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushBool(f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushBool(f(v0, v1, v2, v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.float64(4), c.float64(5))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2701,37 +3281,53 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			f(*v0, *v1, *v2, *v3, c.int64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			f(v0, v1, v2, v3, c.int64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			if err := f(*v0, *v1, *v2, *v3, c.int64(4)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			if err := f(v0, v1, v2, v3, c.int64(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.int64(4))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(int64(f(v0, v1, v2, v3, c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.int64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2740,19 +3336,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(f(*v0, *v1, *v2, *v3, c.int64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(f(v0, v1, v2, v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.int64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2761,19 +3365,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushFloat(f(*v0, *v1, *v2, *v3, c.int64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushFloat(f(v0, v1, v2, v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.int64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2782,19 +3394,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushBool(f(*v0, *v1, *v2, *v3, c.int64(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushBool(f(v0, v1, v2, v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.int64(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2803,37 +3423,53 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			f(*v0, *v1, *v2, *v3, c.string(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			f(v0, v1, v2, v3, c.string(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			if err := f(*v0, *v1, *v2, *v3, c.string(4)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			if err := f(v0, v1, v2, v3, c.string(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.string(4))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(int64(f(v0, v1, v2, v3, c.string(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.string(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2842,19 +3478,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(f(*v0, *v1, *v2, *v3, c.string(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(f(v0, v1, v2, v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.string(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2863,19 +3507,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushFloat(f(*v0, *v1, *v2, *v3, c.string(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushFloat(f(v0, v1, v2, v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.string(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2884,19 +3536,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushBool(f(*v0, *v1, *v2, *v3, c.string(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushBool(f(v0, v1, v2, v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.string(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2905,37 +3565,53 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			f(*v0, *v1, *v2, *v3, c.bool(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			f(v0, v1, v2, v3, c.bool(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			if err := f(*v0, *v1, *v2, *v3, c.bool(4)); err != nil {
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			if err := f(v0, v1, v2, v3, c.bool(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(int64(f(*v0, *v1, *v2, *v3, c.bool(4))))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(int64(f(v0, v1, v2, v3, c.bool(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.bool(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2944,19 +3620,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushInt(f(*v0, *v1, *v2, *v3, c.bool(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushInt(f(v0, v1, v2, v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.bool(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2965,19 +3649,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushFloat(f(*v0, *v1, *v2, *v3, c.bool(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushFloat(f(v0, v1, v2, v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.bool(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2986,19 +3678,27 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			c.pushBool(f(*v0, *v1, *v2, *v3, c.bool(4)))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			c.pushBool(f(v0, v1, v2, v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
-			v0 := c.view(0)
-			v1 := c.view(1)
-			v2 := c.view(2)
-			v3 := c.view(3)
-			x, err := f(*v0, *v1, *v2, *v3, c.bool(4))
+			var v0 memview.StridedMemoryView
+			c.view(0, &v0)
+			var v1 memview.StridedMemoryView
+			c.view(1, &v1)
+			var v2 memview.StridedMemoryView
+			c.view(2, &v2)
+			var v3 memview.StridedMemoryView
+			c.view(3, &v3)
+			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
 				return
