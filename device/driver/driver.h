@@ -68,16 +68,17 @@ typedef struct ho_driver {
 	ho_cuda_table t;
 	int version;  /* of cuDriverGetVersion */
 	int resolved; /* entry points found */
+	const void *key;        /* the library, or the provider's table */
+	struct ho_driver *next; /* of the list of all, which are never freed */
 	ho_event_rack racks[HO_POOL_CONTEXTS];
 } ho_driver;
 
-/* Opens a library and resolves what it has. On failure NULL, with what the
- * loader said in why. */
+/* Opens a library and resolves what it has; a library that is open already
+ * gives the same driver. On failure NULL, with what the loader said in why. */
 ho_driver *ho_driver_open(const char *path, char *why, size_t room);
-/* A driver over a table that a provider filled; the table is copied. */
+/* The driver over a table that a provider filled; the table is copied. NULL if
+ * it lacks what nothing works without. */
 ho_driver *ho_driver_from_table(const void *table);
-/* Frees the struct. The library stays loaded. */
-void ho_driver_free(ho_driver *d);
 /* Whether an entry point is there. */
 int ho_driver_has(const ho_driver *d, int index);
 

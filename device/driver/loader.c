@@ -1,5 +1,6 @@
 /* The loader: libcuda.so.1 is opened when it is first asked for, never linked. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,14 +45,6 @@ static void *resolve(void *lib, get_proc_fn get_proc, const struct line *l)
 	return dlsym(lib, l->symbol);
 }
 
-static ho_driver *fail(ho_driver *d, char *why, size_t room, const char *text)
-{
-	if (room > 0)
-		snprintf(why, room, "%s", text != NULL ? text : "unknown error");
-	free(d);
-	return NULL;
-}
-
 /* Without these nothing works, not even the context guard. */
 static int has_core(const ho_cuda_table *t)
 {
@@ -59,53 +52,93 @@ static int has_core(const ho_cuda_table *t)
 	       t->cuCtxPushCurrent != NULL && t->cuCtxPopCurrent != NULL;
 }
 
-ho_driver *ho_driver_open(const char *path, char *why, size_t room)
+/* All drivers of the process, one a library: no more than there are libraries,
+ * so they are never freed. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ho_driver *all;
+
+static ho_driver *find(const void *key)
 {
-	ho_driver *d = calloc(1, sizeof(*d));
-	void *lib;
+	ho_driver *d = all;
+
+	while (d != NULL && d->key != key)
+		d = d->next;
+	return d;
+}
+
+/* Enters a driver whose table is filled, or frees it and returns NULL. */
+static ho_driver *enter(ho_driver *d, const void *key)
+{
+	void **slots = (void **)&d->t;
+
+	if (!has_core(&d->t)) {
+		free(d);
+		return NULL;
+	}
+	for (int i = 0; i < HO_ENTRY_COUNT; i++)
+		d->resolved += slots[i] != NULL;
+	d->t.cuDriverGetVersion(&d->version);
+	d->key = key;
+	d->next = all;
+	all = d;
+	return d;
+}
+
+static ho_driver *fail(char *why, size_t room, const char *text)
+{
+	if (room > 0)
+		snprintf(why, room, "%s", text != NULL ? text : "unknown error");
+	return NULL;
+}
+
+/* Holding the lock, with the library open. */
+static ho_driver *open_library(void *lib, char *why, size_t room)
+{
+	ho_driver *d = find(lib);
 	get_proc_fn get_proc;
 	void **slots;
 
+	if (d != NULL)
+		return d;
+	d = calloc(1, sizeof(*d));
 	if (d == NULL)
-		return fail(d, why, room, "out of memory");
-	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (lib == NULL)
-		return fail(d, why, room, dlerror());
-	/* The library is never closed: the driver keeps threads. */
+		return fail(why, room, "out of memory");
 	*(void **)&get_proc = dlsym(lib, "cuGetProcAddress_v2");
 	slots = (void **)&d->t;
-	for (int i = 0; i < HO_ENTRY_COUNT; i++) {
+	for (int i = 0; i < HO_ENTRY_COUNT; i++)
 		slots[i] = resolve(lib, get_proc, &lines[i]);
-		d->resolved += slots[i] != NULL;
-	}
-	if (!has_core(&d->t))
-		return fail(d, why, room, "not a CUDA driver: cuInit, cuDriverGetVersion or cuCtx*Current is missing");
-	d->t.cuDriverGetVersion(&d->version);
+	d = enter(d, lib);
+	if (d == NULL)
+		return fail(why, room, "not a CUDA driver: cuInit, cuDriverGetVersion or cuCtx*Current is missing");
+	return d;
+}
+
+ho_driver *ho_driver_open(const char *path, char *why, size_t room)
+{
+	/* The library is never closed: the driver keeps threads. */
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	ho_driver *d;
+
+	if (lib == NULL)
+		return fail(why, room, dlerror());
+	pthread_mutex_lock(&lock);
+	d = open_library(lib, why, room);
+	pthread_mutex_unlock(&lock);
 	return d;
 }
 
 ho_driver *ho_driver_from_table(const void *table)
 {
-	ho_driver *d = calloc(1, sizeof(*d));
-	void **slots;
+	ho_driver *d;
 
-	if (d == NULL)
-		return NULL;
-	memcpy(&d->t, table, sizeof(d->t));
-	slots = (void **)&d->t;
-	for (int i = 0; i < HO_ENTRY_COUNT; i++)
-		d->resolved += slots[i] != NULL;
-	if (!has_core(&d->t)) {
-		free(d);
-		return NULL;
+	pthread_mutex_lock(&lock);
+	d = find(table);
+	if (d == NULL && (d = calloc(1, sizeof(*d))) != NULL) {
+		memcpy(&d->t, table, sizeof(d->t));
+		d = enter(d, table);
 	}
-	d->t.cuDriverGetVersion(&d->version);
+	pthread_mutex_unlock(&lock);
 	return d;
-}
-
-void ho_driver_free(ho_driver *d)
-{
-	free(d);
 }
 
 int ho_driver_has(const ho_driver *d, int index)
