@@ -188,3 +188,11 @@ func ho_soft_cuFuncGetParamCount(f C.ho_function, out *C.size_t) C.ho_result {
 func ho_soft_cuEventElapsedTime_v2(out *C.float, start, end C.ho_event) C.ho_result {
 	return ho_soft_cuEventElapsedTime(out, start, end)
 }
+
+//export ho_soft_cuStreamGetCtx_v2
+func ho_soft_cuStreamGetCtx_v2(s C.ho_stream, out *C.ho_context, green *C.ho_word) C.ho_result {
+	if green != nil {
+		*green = 0 // there are no green contexts
+	}
+	return ho_soft_cuStreamGetCtx(s, out)
+}

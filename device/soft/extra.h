@@ -51,4 +51,5 @@ typedef struct ho_memcpy_attributes {
 	X(cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2, 13000, ho_result, (ho_devptr *, ho_devptr *, size_t *, size_t, ho_memcpy_attributes *, size_t *, size_t, ho_stream)) \
 	X(cuKernelGetParamCount, cuKernelGetParamCount, 13020, ho_result, (ho_kernel, size_t *)) \
 	X(cuFuncGetParamCount, cuFuncGetParamCount, 13020, ho_result, (ho_function, size_t *)) \
+	X(cuStreamGetCtx_v2, cuStreamGetCtx_v2, 12050, ho_result, (ho_stream, ho_context *, ho_word *)) \
 	X(cuEventElapsedTime_v2, cuEventElapsedTime_v2, 12080, ho_result, (float *, ho_event, ho_event))
