@@ -38,6 +38,8 @@ type kernelInfo struct {
 	paramsOnce sync.Once
 	params     []ParamInfo
 	paramsErr  error
+
+	limits limitCache // of each device
 }
 
 // loaded finds the kernels of this package by their raw handles, so that one
