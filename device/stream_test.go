@@ -605,3 +605,29 @@ func BenchmarkSynchronizeIdle(bm *testing.B) {
 		}
 	}
 }
+
+// TestUseKeepsTheHandle: B353. A stream whose last use is a call that lasts
+// stays open until the call returns, whatever the collector does.
+func TestUseKeepsTheHandle(t *testing.T) {
+	d := open(t, 0)
+	leak.Pause(t)
+	before := device.Stats()
+	gate := make(chan struct{})
+	done := make(chan error)
+	func() {
+		s, err := d.NewStream(nil)
+		require.NoError(t, err)
+		require.NoError(t, s.Launch(func() { <-gate }))
+		ctx, cancel := context.WithCancel(background)
+		t.Cleanup(cancel)
+		go func() { done <- s.Synchronize(ctx) }()
+	}()
+	waitFor(t, func() bool { return device.Stats().Waiters == 1 })
+	for range 10 {
+		runtime.GC()
+		require.Equal(t, before.Streams+1, device.Stats().Streams, "destroyed while it was waited for")
+	}
+	close(gate)
+	require.NoError(t, <-done)
+	waitFor(t, func() bool { return device.Stats().Streams == before.Streams })
+}
