@@ -53,12 +53,11 @@
 //
 // Nothing, or any number of: bool, numbers, string, []byte (bytes), slices of
 // elements (handoff.Array: the Go memory itself, pinned while Python has it),
-// views (handoff.Array), [*dlpack.Exported] (handoff.Array over the memory that it
-// lends, for example of [dlpack.Alloc]; it is closed, and nil is None), other
-// slices (list), maps with string keys (dict),
-// structs (a named tuple of the exported fields), pointers (None for nil),
-// any, [Object], [*Ref]. Several results are a tuple. A last result of type
-// error becomes an exception. A nil slice is None.
+// views (handoff.Array), [*dlpack.Exported] and [dlpack.Managed] (handoff.Array;
+// handed over and closed), other slices (list), maps with string keys (dict),
+// structs (a named tuple of the exported fields), pointers (None for nil), any,
+// [Object], [*Ref]. Several results are a tuple. A last result of type error
+// becomes an exception. A nil slice is None.
 //
 // # Ownership
 //

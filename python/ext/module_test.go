@@ -65,6 +65,7 @@ func TestCheckErrors(t *testing.T) {
 		{"f()", func() (error, int) { return nil, 0 }, "an error must be the last result"},
 		{"f()", func() point { return point{} }, "field point.X: type chan int"},
 		{"f()", func() struct{ X int } { return struct{ X int }{} }, "a struct needs a name"},
+		{"f()", func() dlpack.Exported { return dlpack.Exported{} }, "no exported fields"},
 		{"f()", func() map[int]int { return nil }, "type map[int]int is not supported"},
 	} {
 		err := ext.New("m", "Docs.").Func(c.signature, c.fn, "Doc.").Check()

@@ -29,6 +29,7 @@ var (
 	typeExported = reflect.TypeFor[*dlpack.Exported]()
 	typeObject   = reflect.TypeFor[Object]()
 	typeRef      = reflect.TypeFor[*Ref]()
+	typeManaged  = reflect.TypeFor[dlpack.Managed]()
 	typeContext  = reflect.TypeFor[context.Context]()
 	typeError    = reflect.TypeFor[error]()
 	typeAny      = reflect.TypeFor[any]()

@@ -46,18 +46,14 @@ func (m *Module) planResult(t reflect.Type) (result, error) {
 	switch {
 	case t == typeView:
 		return result{func(c *call, v reflect.Value) error { return c.pushView(v.Interface().(memview.StridedMemoryView)) }, "Array"}, nil
-	case t == typeExported:
-		return result{func(c *call, v reflect.Value) error {
-			if v.IsNil() {
-				c.push(value{})
-				return nil
-			}
-			return c.pushManaged(v.Interface().(*dlpack.Exported))
-		}, "Array | None"}, nil
 	case t == typeObject:
 		return result{func(c *call, v reflect.Value) error { return c.pushObject(v.Interface().(Object)) }, "Any"}, nil
 	case t == typeRef:
 		return result{func(c *call, v reflect.Value) error { return c.pushRef(v.Interface().(*Ref)) }, "Any"}, nil
+	case t == typeExported:
+		return result{func(c *call, v reflect.Value) error { return c.pushExported(v.Interface().(*dlpack.Exported)) }, "Array | None"}, nil
+	case t == typeManaged:
+		return result{func(c *call, v reflect.Value) error { return c.pushImported(v.Interface().(dlpack.Managed)) }, "Array"}, nil
 	case t == typeAny:
 		return result{func(c *call, v reflect.Value) error { return c.pushAny(v.Interface()) }, "Any"}, nil
 	case t == typeError:
@@ -182,6 +178,9 @@ func (m *Module) planStructResult(t reflect.Type) (result, error) {
 		}
 		c.fields = append(c.fields, field{index: i, name: name, result: r})
 	}
+	if len(c.fields) == 0 {
+		return result{}, fmt.Errorf("type %s is not supported: it has no exported fields", t)
+	}
 	for _, other := range m.classes {
 		if other.name == c.name {
 			return result{}, fmt.Errorf("two types %s", c.name)
@@ -279,6 +278,25 @@ func (c *call) pushManaged(e *dlpack.Exported) error {
 	}
 	c.push(value{tag: tagArray, a: uint64(p)})
 	return e.Close()
+}
+
+// pushExported hands over what the function exported; nil is None.
+func (c *call) pushExported(e *dlpack.Exported) error {
+	if e == nil {
+		c.push(value{})
+		return nil
+	}
+	return c.pushManaged(e)
+}
+
+// pushImported hands an imported tensor on, and releases it.
+func (c *call) pushImported(m dlpack.Managed) error {
+	p, err := m.Export(true)
+	if err != nil {
+		return errors.Join(err, m.Close())
+	}
+	c.push(value{tag: tagArray, a: uint64(p)})
+	return m.Close()
 }
 
 // pushView hands out a view. What is part of an argument keeps that argument

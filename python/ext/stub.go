@@ -58,9 +58,6 @@ func (m *Module) Stub() string {
 			}
 			fmt.Fprintf(&body, "    %s: %s%s\n", f.name, f.hint, ignore)
 		}
-		if len(c.fields) == 0 {
-			body.WriteString("    ...\n")
-		}
 	}
 	for _, fn := range m.funcs {
 		fmt.Fprintf(&body, "\ndef %s%s -> %s:\n%s", fn.sig.name, fn.annotated(), fn.returns(), indentDoc(fn.doc))

@@ -36,6 +36,20 @@ def test_slices(m: ModuleType) -> None:
     assert m.describe(m.bf16s())[0] == "bfloat16"
 
 
+def test_dlpack_objects(m: ModuleType) -> None:
+    """Exported and imported tensors are handed over."""
+    gc.collect()
+    before = m.exports(), m.pinned()
+    a, b = m.alloc(4), m.reimport(3)
+    assert np.from_dlpack(a).tolist() == [0, 0, 0, 0]
+    assert np.from_dlpack(b).tolist() == [0, 1, 2]
+    del a, b
+    gc.collect()
+    assert (m.exports(), m.pinned()) == before
+    with pytest.raises(BufferError):
+        m.alloc(-1)
+
+
 def test_views(m: ModuleType) -> None:
     """Views of Go memory, and parts of arguments."""
     a = np.from_dlpack(m.matrix(2, 3))

@@ -134,6 +134,21 @@ var module = ext.New("testmod", "Functions for the tests of python/ext.").
 	Func("bf16s()", func() []minifloat.BFloat16 { return []minifloat.BFloat16{minifloat.ToBFloat16(1.5)} }, "An array of bfloat16.").
 	Func("c64s()", func() []complex64 { return []complex64{1 + 2i} }, "An array of complex64.").
 	Func("matrix(rows, cols)", matrix, "A view of Go memory.").
+	Func("alloc(n)", func(n int64) (*dlpack.Exported, error) {
+		return dlpack.Alloc(dlpack.Float32, []int64{n}, nil)
+	}, "C memory.").
+	Func("reimport(n)", func(n int) (dlpack.Managed, error) {
+		e, err := dlpack.ExportSlice(arange(n), nil, nil, nil)
+		if err != nil {
+			return dlpack.Managed{}, err
+		}
+		p, err := e.Export(true)
+		if err != nil {
+			return dlpack.Managed{}, err
+		}
+		m, err := dlpack.ImportVersioned(p)
+		return m, errors.Join(err, e.Close())
+	}, "An imported tensor.").
 	Func("same(x)", func(x view) view { return x }, "The same memory.").
 	Func("tail(x, n)", func(x []float64, n int) []float64 { return x[n:] }, "A part of the same memory.").
 	Func("transposed(x)", func(x view) view { return x.Transpose() }, "The same memory, transposed.").
