@@ -84,6 +84,6 @@ int ho_parse_copy(ho_PyObject *o, int *copy)
 	else if (o == HO_TRUE || o == HO_FALSE)
 		*copy = o == HO_TRUE;
 	else
-		return ho_raise(HO_X_TYPE, 0, "copy", "copy is True, False or None");
+		return ho_raise(HO_X_VALUE, 0, "copy", "copy is True, False or None");
 	return 0;
 }

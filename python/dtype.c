@@ -532,15 +532,14 @@ uint32_t ho_float_encode(double v, DLDataType d)
 	int e;
 
 	if (f.kind == E8M0) {
-		/* Powers of two, nothing else: no sign, no zero. */
-		if (isnan(v) || v < 0 || isinf(v))
+		/* Powers of two, nothing else: no sign, no zero. Halfway goes up, and
+		 * between the two lowest powers everything does, as in ml_dtypes. */
+		if (!(v > 0) || isinf(v))
 			return 0xff;
-		if (v == 0)
-			return 0;
 		double m = frexp(v, &e);
 		e += f.bias - 1;
-		if (m >= 0.75)
-			e++; /* to nearest; halfway up, as ml_dtypes does */
+		if (e == 0 ? m > 0.5 : m >= 0.75)
+			e++;
 		return e < 0 ? 0 : e > 254 ? 0xff : (uint32_t)e;
 	}
 	switch (f.kind) {

@@ -49,7 +49,7 @@ def enums() -> list[str]:
     """The names HO_X of pyapi.h that stand for X of Python.h."""
     text = (PYTHON_DIR / "pyapi.h").read_text()
     names = re.findall(r"^\tHO_((?:METH|TPFLAGS|bf|mp|sq|tp|nb|PyBUF)_\w+) =", text, re.M)
-    assert len(names) > 50
+    assert len(names) >= 50
     return names
 
 
@@ -70,7 +70,8 @@ def test_structs(tmp_path: Path) -> None:
 #include <Python.h>
 #include <stdio.h>
 #include "pyapi.h"
-#define CHECK(name, real, ours) if ((real) != (ours)) printf("%s: %zu, ours %zu\\n", name, (size_t)(real), (size_t)(ours))
+#define CHECK(name, real, ours) \\
+    if ((real) != (ours)) printf("%s: %zu, ours %zu\\n", name, (size_t)(real), (size_t)(ours))
 int main(void) {{
 {chr(10).join(lines)}
 CHECK("Py_ssize_t", sizeof(Py_ssize_t), sizeof(ho_ssize));
@@ -86,7 +87,8 @@ def test_values(tmp_path: Path) -> None:
 #include <Python.h>
 #include <stdio.h>
 #include "pyapi.h"
-#define CHECK(name, real, ours) if ((long)(real) != (long)(ours)) printf("%s: %ld, ours %ld\\n", name, (long)(real), (long)(ours))
+#define CHECK(name, real, ours) \\
+    if ((long)(real) != (long)(ours)) printf("%s: %ld, ours %ld\\n", name, (long)(real), (long)(ours))
 int main(void) {{
 {chr(10).join(lines)}
 CHECK("PYTHON_ABI_VERSION", PYTHON_ABI_VERSION, 3);
