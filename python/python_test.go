@@ -306,8 +306,11 @@ func TestNewViewAndArray(t *testing.T) {
 func TestDo(t *testing.T) {
 	needPython(t)
 	require.NoError(t, python.Do(func() error {
-		_, err := tryEval("1")
-		return err
+		o, err := tryEval("1")
+		if err != nil {
+			return err
+		}
+		return o.Close()
 	}))
 	sentinel := errors.New("sentinel")
 	require.ErrorIs(t, python.Do(func() error { return sentinel }), sentinel)
