@@ -119,6 +119,31 @@ type Summary struct {
 	Next  *int
 }
 
+func Example() {
+	module := ext.New("mymod", "Arithmetic in Go.").
+		Func("scale(x, factor=2.0)", func(x []float64, factor float64) {
+			for i := range x {
+				x[i] *= factor
+			}
+		}, "Multiplies x by factor, in place.")
+	// In a test; a PyInit function calls module.Init().
+	fmt.Println(module.Check())
+	// Output: <nil>
+}
+
+func ExampleValueError() {
+	open := func(path string) error {
+		if path == "" {
+			return ext.ValueError("the path is empty")
+		}
+		return nil
+	}
+	err := open("")
+	var e *ext.Error
+	fmt.Println(err, errors.As(err, &e), e.Class)
+	// Output: the path is empty true ValueError
+}
+
 func ExampleModule_Stub() {
 	m := ext.New("numbers", "Numbers in Go.").
 		Func("scale(x, factor=2.0, *, offset=None)", func([]float64, float64, *float64) error { return nil }, "Scales x in place.").

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import multiprocessing
+import shutil
 import subprocess
 import sys
 import threading
@@ -343,6 +344,20 @@ def test_second_runtime(run: Run, othermod_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "testmod" in done.stdout.splitlines()[0]
     assert done.stdout.endswith("3\n")
+
+
+def test_no_libpython(testmod_path: Path) -> None:
+    """B366, B374: no libpython is linked, no driver symbol is wanted, and lazy binding is not relied on."""
+    readelf = shutil.which("readelf")
+    if readelf is None:
+        pytest.skip("no readelf")
+    dynamic = subprocess.run([readelf, "-dW", testmod_path], capture_output=True, text=True, check=True).stdout
+    assert "libpython" not in dynamic
+    symbols = subprocess.run(
+        [readelf, "-sW", "--dyn-syms", testmod_path], capture_output=True, text=True, check=True
+    ).stdout
+    undefined = [line.split()[-1] for line in symbols.splitlines() if " UND " in line]
+    assert not [s for s in undefined if s.startswith(("Py", "_Py", "cu", "ho_"))]
 
 
 def test_core_is_served(run: Run) -> None:
