@@ -490,8 +490,10 @@ func general(np *C.ho_graph_node_params) func(*eng, *engine.NodeParams) code {
 			p.Type = typ
 			p.Cond = engine.CondNode{Handle: uint64(c.handle), Kind: int32(c._type), Size: int(c.size)}
 			return engine.Success
+		case 8, 9, engine.NodeMemOp: // external semaphores, memory operations
+			return engine.NotSupported
 		}
-		return engine.NotSupported
+		return invalid
 	}
 }
 

@@ -238,7 +238,7 @@ func ho_soft_cuLibraryGetManaged(_1 *C.ho_devptr, _2 *C.size_t, _3 C.ho_library,
 
 //export ho_soft_cuLibraryGetUnifiedFunction
 func ho_soft_cuLibraryGetUnifiedFunction(_1 *C.ho_word, _2 C.ho_library, _3 *C.char) C.ho_result {
-	return call("cuLibraryGetUnifiedFunction", func(*eng, *thr) code { return engine.NotFound })
+	return call("cuLibraryGetUnifiedFunction", func(*eng, *thr) code { return invalid })
 }
 
 //export ho_soft_cuKernelGetFunction

@@ -167,7 +167,7 @@ func (e *Engine) endContext(c *Context) {
 	for _, o := range e.allContexts() {
 		delete(o.peers, c)
 	}
-	c.streams, c.peers = nil, nil
+	c.streams, c.peers = make(map[*stream]struct{}), make(map[*Context]bool)
 	e.mu.Unlock()
 	e.space.dropContext(c)
 }

@@ -21,6 +21,10 @@ type Options struct {
 	// Fault, if not nil, is asked before every call of the ABI; any code but Success is
 	// returned in place of the call. It may be called from several threads at once.
 	Fault func(api string) Code
+	// Submitted, if not nil, is told of every piece of work in the order in which it enters its
+	// stream, and Done of its end. Neither may call the engine; Submitted is called with its lock held.
+	Submitted func(*Op)
+	Done      func(*Op, Code)
 }
 
 // Handle is a raw handle of the driver: context, stream, event, pool, and so on.

@@ -148,7 +148,7 @@ func (e *Engine) StreamWaitEvent(t *Thread, sh, eh Handle, flags uint32) Code {
 		}
 		return e.forkCapture(t, s, p)
 	}
-	if ev.rec == nil || ev.rec.done.Load() {
+	if ev.rec == nil || ev.rec.done.Load() && e.opts.Submitted == nil {
 		return Success
 	}
 	_, code = e.submitLocked(t, s, &waitWork{ev}, ev.rec)

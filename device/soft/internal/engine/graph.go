@@ -673,7 +673,7 @@ func settable(old work, typ NodeType, exec bool) Code {
 		return InvalidValue
 	}
 	switch typ {
-	case NodeKernel, NodeMemcpy, NodeMemset, NodeHost, NodeEventRecord, NodeEventWait, NodeMemOp:
+	case NodeKernel, NodeMemcpy, NodeMemset, NodeHost, NodeEmpty, NodeEventRecord, NodeEventWait, NodeMemOp:
 		return Success
 	case NodeGraph:
 		if exec {
@@ -681,6 +681,15 @@ func settable(old work, typ NodeType, exec bool) Code {
 		}
 	}
 	return NotSupported
+}
+
+// kernelAttr says whether kernel nodes have a launch attribute.
+func kernelAttr(id int32) bool {
+	switch id {
+	case attrAccessPolicy, 2, 4, 5, 6, attrPriority, attrSyncDomainMap, attrSyncDomain, 11, 13, 14:
+		return true
+	}
+	return false
 }
 
 // KernelNodeAttr returns a launch attribute of a kernel node.
@@ -692,7 +701,7 @@ func (e *Engine) KernelNodeAttr(h Handle, id int32) (v [64]byte, code Code) {
 		return v, InvalidValue
 	}
 	w, ok := n.w.(*kernelWork)
-	if !ok {
+	if !ok || !kernelAttr(id) {
 		return v, InvalidValue
 	}
 	return w.attrs[id], Success
@@ -707,7 +716,7 @@ func (e *Engine) SetKernelNodeAttr(h Handle, id int32, v [64]byte) Code {
 		return InvalidValue
 	}
 	w, ok := n.w.(*kernelWork)
-	if !ok {
+	if !ok || !kernelAttr(id) {
 		return InvalidValue
 	}
 	nw := *w
@@ -916,7 +925,6 @@ type step struct {
 	off     bool
 	sub     *execBody   // of a child graph
 	bodies  []*execBody // of a conditional
-	ndeps   int
 	depsIdx []int
 }
 
@@ -1143,7 +1151,7 @@ func (e *Engine) execSetChild(s *step, gh Handle) Code {
 		return InvalidValue
 	}
 	if r, _ := s.sub.adopt(g, true); r != UpdateSuccess {
-		return InvalidValue
+		return GraphExecUpdateFailure
 	}
 	s.sub.adopt(g, false)
 	return Success

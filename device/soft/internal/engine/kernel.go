@@ -224,6 +224,11 @@ func (w *kernelWork) run(r *runner) Code {
 	if r.s != nil {
 		l.Stream = r.s.id
 	}
+	if r.op != nil {
+		defer func() {
+			r.op.Reads, r.op.Writes = append(r.op.Reads, l.reads...), append(r.op.Writes, l.writes...)
+		}()
+	}
 	w.def.fn(l)
 	return Success
 }

@@ -218,7 +218,7 @@ func (e *Engine) MemAllocPitch(t *Thread, width, height uint64, elem uint32) (ad
 	return addr, p, code
 }
 
-// MemFree is cuMemFree: waits for the context's work first, as the driver does.
+// MemFree is cuMemFree: waits for the work of the device first, as the driver does.
 func (e *Engine) MemFree(t *Thread, addr uint64) Code {
 	if addr == 0 {
 		return Success
@@ -231,14 +231,12 @@ func (e *Engine) MemFree(t *Thread, addr uint64) Code {
 	if !ok || a.base != addr || a.kind != memDevice && a.kind != memManaged || a.owner != nil {
 		return InvalidValue
 	}
-	in := a.ctx
-	if in == nil {
-		in = c
-	}
 	e.mu.Lock()
-	tails := in.tails()
-	if in != c {
-		tails = append(tails, c.tails()...)
+	tails := c.tails()
+	for o := range a.dev.contexts {
+		if o != c && o.alive {
+			tails = append(tails, o.tails()...)
+		}
 	}
 	e.mu.Unlock()
 	for _, t := range tails {
@@ -473,7 +471,13 @@ func (e *Engine) Prefetch(t *Thread, addr, n uint64, kind, id int32, flags uint3
 		return code
 	}
 	l := location{kind, id}
-	if flags != 0 || !e.validLocation(l) {
+	if flags != 0 {
+		return InvalidValue
+	}
+	if !e.validLocation(l) {
+		if kind == locDevice {
+			return InvalidDevice
+		}
 		return InvalidValue
 	}
 	a, code := e.managedRange(addr, n)

@@ -24,6 +24,50 @@ type accessor interface {
 	access() (reads, writes []Range)
 }
 
+// Op describes one piece of stream work to those who watch ([Options]).
+type Op struct {
+	// Stream is the id of the stream, and Seq counts its work from 1.
+	Stream, Seq uint64
+	Type        NodeType
+	// After is the work of other streams that comes first by an edge of this work's own: the
+	// records that it waits for and the rule of the legacy default stream.
+	After []Edge
+	// Reads and Writes are the bytes that the work touches. Those of kernels and of graphs
+	// are known when it is done.
+	Reads, Writes []Range
+
+	known bool // the ranges are complete
+}
+
+// Edge names work of a stream.
+type Edge struct{ Stream, Seq uint64 }
+
+// watch describes work that is about to be submitted, nil when nobody watches. The caller
+// holds e.mu.
+func (e *Engine) watch(s *stream, w work, deps, barrier []*task) *Op {
+	if e.opts.Submitted == nil && e.opts.Done == nil {
+		return nil
+	}
+	op := &Op{Stream: s.id, Seq: s.seq + 1, Type: w.nodeType()}
+	seen := make(map[*task]bool)
+	for _, l := range [][]*task{deps, barrier} {
+		for _, d := range l {
+			if d != nil && d.s != s && !seen[d] {
+				seen[d] = true
+				op.After = append(op.After, Edge{d.s.id, d.seq})
+			}
+		}
+	}
+	if a, ok := w.(accessor); ok {
+		op.Reads, op.Writes = a.access()
+		op.known = true
+	}
+	if e.opts.Submitted != nil {
+		e.opts.Submitted(op)
+	}
+	return op
+}
+
 // quick is implemented by work that takes no time, so that an idle stream does it at once
 // instead of waking a goroutine.
 type quick interface{ quick() }
@@ -35,6 +79,7 @@ type runner struct {
 	s   *stream
 	// conds are the conditional handles' values of the graph launch under way.
 	conds *condValues
+	op    *Op // of the task, when somebody watches
 }
 
 type streamKind uint8
@@ -80,6 +125,7 @@ type task struct {
 	deps  []*task // tasks of other streams that come first
 	after map[uint64]uint64
 	next  *task
+	op    *Op
 
 	done atomic.Bool
 	mu   sync.Mutex
@@ -188,13 +234,14 @@ func (e *Engine) submitLocked(t *Thread, s *stream, w work, deps ...*task) (*tas
 	for _, d := range all {
 		s.join(d)
 	}
-	if _, ok := w.(quick); ok && len(all) == 0 && s.idle() {
+	op := e.watch(s, w, deps, all)
+	if _, ok := w.(quick); ok && op == nil && len(all) == 0 && s.idle() {
 		nt := &task{s: s, w: w, seq: s.seq, after: s.after}
 		nt.finish(w.run(&runner{e: e, ctx: s.ctx, s: s}))
 		return nt, Success
 	}
 	s.seq++
-	nt := &task{s: s, w: w, seq: s.seq, deps: all, after: s.after}
+	nt := &task{s: s, w: w, seq: s.seq, deps: all, after: s.after, op: op}
 	s.tail = nt
 	s.push(nt)
 	return nt, Success
@@ -295,7 +342,12 @@ func (s *stream) drain() {
 		for _, d := range t.deps {
 			d.wait()
 		}
-		t.finish(r.do(t.w))
+		r.op = t.op
+		code := r.do(t.w)
+		if f := s.e.opts.Done; f != nil {
+			f(t.op, code)
+		}
+		t.finish(code)
 	}
 }
 
@@ -321,6 +373,12 @@ func (r *runner) do(w work) (code Code) {
 			r.ctx.fail(code)
 		}
 	}()
+	if r.op != nil {
+		if a, ok := w.(accessor); ok && !r.op.known {
+			reads, writes := a.access()
+			r.op.Reads, r.op.Writes = append(r.op.Reads, reads...), append(r.op.Writes, writes...)
+		}
+	}
 	return w.run(r)
 }
 
@@ -339,7 +397,7 @@ func (e *Engine) StreamCreate(t *Thread, flags uint32, priority int) (Handle, Co
 	priority = max(greatestPriority, min(leastPriority, priority))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c.streams == nil {
+	if !c.alive {
 		return 0, ContextDestroyed
 	}
 	s := &stream{e: e, ctx: c, id: e.newStreamID(), flags: flags, priority: priority, blocking: flags&1 == 0}
@@ -583,7 +641,6 @@ func (e *Engine) StreamSynchronize(t *Thread, h Handle) Code {
 type hostWork struct {
 	fn   func(Code)
 	user [2]uintptr // what a graph node is asked for: function and datum
-	any  bool       // a stream callback: runs with the error, too
 }
 
 func (*hostWork) nodeType() NodeType { return NodeHost }

@@ -1033,6 +1033,462 @@ static void graphs(void)
 	T.cuMemFree(m);
 }
 
+/* Code for the kernels: PTX for a GPU, an image for the software device, whose
+ * user registers them. */
+static const char ptx[] =
+	".version 7.0\n.target sm_50\n.address_size 64\n"
+	".visible .entry nop() { ret; }\n"
+	".visible .entry args(.param .u64 p, .param .u32 n) { ret; }\n";
+static const char image[] = "handoff-soft-image 1\nkernel nop\nkernel args\n";
+
+static int destroyed;
+
+static void destroy(ho_word user)
+{
+	(void)user;
+	destroyed++;
+}
+
+static void node_params(void)
+{
+	ho_module mod = 0;
+	ho_function nop = 0, args = 0;
+	ho_graph g = 0, child = 0, inner = 0;
+	ho_graph_node k = 0, k2 = 0, c = 0, m = 0, h = 0, r = 0, w = 0, ch = 0, al = 0, fr = 0, nodes[8] = {0}, to[8] = {0};
+	ho_graph_edge_data data[8];
+	ho_graph_exec x = 0;
+	ho_graph_instantiate_params ip;
+	ho_kernel_node_params kp, kq;
+	ho_memcpy3d cp, cq;
+	ho_memset_node_params mp, mq;
+	ho_host_node_params hp = {nothing, 7}, hq;
+	ho_mem_alloc_node_params ap, aq;
+	ho_graph_node_params np;
+	ho_launch_attribute_value val;
+	ho_event e = ev(0), f = ev(0), eq = 0;
+	ho_devptr a = dev(256), b = dev(256), fq = 0;
+	ho_context ctx = 0;
+	ho_stream s = mk(1);
+	ho_user_object u = 0;
+	uint64_t ptr = 0x1234, flags = 99, mem = 0;
+	unsigned n = 5, on = 9;
+	void *params[2] = {&ptr, &n};
+	size_t count = 0;
+	char host[64] = {0}, path[64];
+
+	T.cuCtxGetCurrent(&ctx);
+	memset(&ip, 0, sizeof ip);
+	if (T.cuModuleLoadData(&mod, (void *)ptx) != 0)
+		T.cuModuleLoadData(&mod, (void *)image);
+	T.cuModuleGetFunction(&nop, mod, (char *)"nop");
+	T.cuModuleGetFunction(&args, mod, (char *)"args");
+	T.cuGraphCreate(&g, 0);
+	printf("# kernel nodes\n");
+	memset(&kp, 0, sizeof kp);
+	kp.func = args;
+	kp.grid_x = 2;
+	kp.grid_y = kp.grid_z = kp.block_y = kp.block_z = 1;
+	kp.block_x = 32;
+	kp.params = params;
+	P("add", T.cuGraphAddKernelNode(&k, g, NULL, 0, &kp));
+	ptr = 0;
+	n = 0;
+	memset(&kq, 0xff, sizeof kq);
+	P("get", T.cuGraphKernelNodeGetParams(k, &kq));
+	V("function", kq.func == args);
+	V("kernel", kq.kern == 0);
+	V("context", kq.ctx == ctx);
+	V("grid", kq.grid_x);
+	V("block", kq.block_x);
+	V("shared", kq.shared_bytes);
+	V("pointer argument", kq.params != NULL ? (long long)*(uint64_t *)kq.params[0] : -1);
+	V("number argument", kq.params != NULL ? (long long)*(uint32_t *)kq.params[1] : -1);
+	V("extra", kq.extra != NULL);
+	kp.grid_x = 0;
+	P("set grid 0", T.cuGraphKernelNodeSetParams(k, &kp));
+	kp.grid_x = 3;
+	P("set", T.cuGraphKernelNodeSetParams(k, &kp));
+	P("get", T.cuGraphKernelNodeGetParams(k, &kq));
+	V("grid", kq.grid_x);
+	V("number argument", *(uint32_t *)kq.params[1]);
+	P("get of NULL", T.cuGraphKernelNodeGetParams(k, NULL));
+	kp.func = 0;
+	P("set without function", T.cuGraphKernelNodeSetParams(k, &kp));
+	kp.func = nop;
+	kp.params = NULL;
+	P("add another", T.cuGraphAddKernelNode(&k2, g, &k, 1, &kp));
+	P("set to another function", T.cuGraphKernelNodeSetParams(k, &kp));
+	memset(&val, 0, sizeof val);
+	P("attribute priority", T.cuGraphKernelNodeGetAttribute(k, 8, &val));
+	V("priority", val.priority);
+	val.priority = -1;
+	P("set priority", T.cuGraphKernelNodeSetAttribute(k, 8, &val));
+	P("attribute 99", T.cuGraphKernelNodeGetAttribute(k, 99, &val));
+	P("copy attributes", T.cuGraphKernelNodeCopyAttributes(k2, k));
+	memset(&val, 0, sizeof val);
+	P("attribute priority", T.cuGraphKernelNodeGetAttribute(k2, 8, &val));
+	V("priority", val.priority);
+
+	printf("# copy, memset, host nodes\n");
+	memset(&cp, 0, sizeof cp);
+	cp.src_type = 1;
+	cp.src_host = (ho_word)host;
+	cp.dst_type = 2;
+	cp.dst_device = a;
+	cp.width_bytes = 64;
+	cp.height = cp.depth = 1;
+	P("add copy", T.cuGraphAddMemcpyNode(&c, g, NULL, 0, &cp, ctx));
+	memset(&cq, 0xff, sizeof cq);
+	P("get copy", T.cuGraphMemcpyNodeGetParams(c, &cq));
+	V("source type", cq.src_type);
+	V("target type", cq.dst_type);
+	V("source", cq.src_host == (ho_word)host);
+	V("target", cq.dst_device == a);
+	V("width", cq.width_bytes);
+	V("height", cq.height);
+	cp.width_bytes = 0;
+	P("set copy of nothing", T.cuGraphMemcpyNodeSetParams(c, &cp));
+	cp.width_bytes = 512;
+	P("set copy that overruns", T.cuGraphMemcpyNodeSetParams(c, &cp));
+	cp.width_bytes = 32;
+	cp.dst_device = b;
+	P("set copy", T.cuGraphMemcpyNodeSetParams(c, &cp));
+	P("get copy of a kernel node", T.cuGraphMemcpyNodeGetParams(k, &cq));
+	memset(&mp, 0, sizeof mp);
+	mp.dst = a;
+	mp.value = 0xab;
+	mp.element_size = 2;
+	mp.width = 8;
+	mp.height = 2;
+	mp.pitch = 32;
+	P("add memset", T.cuGraphAddMemsetNode(&m, g, &c, 1, &mp, ctx));
+	memset(&mq, 0xff, sizeof mq);
+	P("get memset", T.cuGraphMemsetNodeGetParams(m, &mq));
+	V("target", mq.dst == a);
+	V("value", mq.value);
+	V("element", mq.element_size);
+	V("width", mq.width);
+	V("height", mq.height);
+	V("pitch", mq.pitch);
+	mp.pitch = 4;
+	P("set memset with a small pitch", T.cuGraphMemsetNodeSetParams(m, &mp));
+	mp.pitch = 32;
+	mp.value = 1;
+	P("set memset", T.cuGraphMemsetNodeSetParams(m, &mp));
+	P("add host", T.cuGraphAddHostNode(&h, g, &m, 1, &hp));
+	memset(&hq, 0, sizeof hq);
+	P("get host", T.cuGraphHostNodeGetParams(h, &hq));
+	V("function", hq.fn == nothing);
+	V("datum", hq.user);
+	hp.user = 8;
+	P("set host", T.cuGraphHostNodeSetParams(h, &hp));
+	P("get host", T.cuGraphHostNodeGetParams(h, &hq));
+	V("datum", hq.user);
+	hp.fn = NULL;
+	P("set host to NULL", T.cuGraphHostNodeSetParams(h, &hp));
+	hp.fn = nothing;
+
+	printf("# event, child, memory nodes\n");
+	P("add record", T.cuGraphAddEventRecordNode(&r, g, &h, 1, e));
+	P("get record", T.cuGraphEventRecordNodeGetEvent(r, &eq));
+	V("event", eq == e);
+	P("set record", T.cuGraphEventRecordNodeSetEvent(r, f));
+	P("get record", T.cuGraphEventRecordNodeGetEvent(r, &eq));
+	V("event", eq == f);
+	P("add wait", T.cuGraphAddEventWaitNode(&w, g, &r, 1, e));
+	P("get wait", T.cuGraphEventWaitNodeGetEvent(w, &eq));
+	V("event", eq == e);
+	P("set wait", T.cuGraphEventWaitNodeSetEvent(w, f));
+	T.cuGraphCreate(&child, 0);
+	T.cuGraphAddMemsetNode(&nodes[0], child, NULL, 0, &mp, ctx);
+	P("add child", T.cuGraphAddChildGraphNode(&ch, g, &w, 1, child));
+	P("get child", T.cuGraphChildGraphNodeGetGraph(ch, &inner));
+	V("nodes inside", (T.cuGraphGetNodes(inner, NULL, &count), count));
+
+	printf("# edges\n");
+	P("dependencies of host", T.cuGraphNodeGetDependencies(h, NULL, NULL, &count));
+	V("count", count);
+	count = 4;
+	memset(nodes, 0xff, sizeof nodes);
+	memset(data, 0xff, sizeof data);
+	P("dependencies of host", T.cuGraphNodeGetDependencies(h, nodes, data, &count));
+	V("count", count);
+	V("first", nodes[0] == m);
+	V("rest is 0", nodes[1] == 0 && nodes[3] == 0);
+	V("data", data[0].from_port + data[0].to_port + data[0].type);
+	count = 8;
+	P("dependents of host", T.cuGraphNodeGetDependentNodes(h, nodes, NULL, &count));
+	V("count", count);
+	V("first", nodes[0] == r);
+	P("edges", T.cuGraphGetEdges(g, NULL, NULL, NULL, &count));
+	V("count", count);
+	count = 2;
+	P("two edges", T.cuGraphGetEdges(g, nodes, to, NULL, &count));
+	V("count", count);
+	count = 2;
+	P("two nodes", T.cuGraphGetNodes(g, nodes, &count));
+	V("count", count);
+	V("first", nodes[0] == k);
+	V("second", nodes[1] == k2);
+	count = 8;
+	P("roots", T.cuGraphGetRootNodes(g, nodes, &count));
+	V("count", count);
+	P("edges, one list", T.cuGraphGetEdges(g, nodes, NULL, NULL, &count));
+
+	printf("# the executable's nodes\n");
+	P("instantiate", T.cuGraphInstantiateWithParams(&x, g, &ip));
+	P("flags", T.cuGraphExecGetFlags(x, &flags));
+	V("flags", flags);
+	kp.func = nop;
+	kp.params = NULL;
+	kp.grid_x = 4;
+	P("set kernel", T.cuGraphExecKernelNodeSetParams(x, k2, &kp));
+	kp.grid_x = 0;
+	P("set kernel, grid 0", T.cuGraphExecKernelNodeSetParams(x, k2, &kp));
+	kp.grid_x = 1;
+	P("set copy", T.cuGraphExecMemcpyNodeSetParams(x, c, &cp, ctx));
+	P("set memset", T.cuGraphExecMemsetNodeSetParams(x, m, &mp, ctx));
+	P("set host", T.cuGraphExecHostNodeSetParams(x, h, &hp));
+	P("set record", T.cuGraphExecEventRecordNodeSetEvent(x, r, e));
+	P("set wait", T.cuGraphExecEventWaitNodeSetEvent(x, w, e));
+	P("set child", T.cuGraphExecChildGraphNodeSetParams(x, ch, child));
+	T.cuGraphAddEmptyNode(&nodes[0], child, NULL, 0);
+	P("set child of another shape", T.cuGraphExecChildGraphNodeSetParams(x, ch, child));
+	P("disable kernel", T.cuGraphNodeSetEnabled(x, k, 0));
+	P("enabled", T.cuGraphNodeGetEnabled(x, k, &on));
+	V("enabled", on);
+	P("upload", T.cuGraphUpload(x, s));
+	P("launch", T.cuGraphLaunch(x, s));
+	P("synchronize", T.cuStreamSynchronize(s));
+	P("event", T.cuEventQuery(e));
+	T.cuGraphExecDestroy(x);
+
+	printf("# nodes by the general call\n");
+	memset(&np, 0, sizeof np);
+	np.type = 0;
+	np.u.kernel = kp;
+	P("kernel", T.cuGraphAddNode(&nodes[0], g, NULL, NULL, 0, &np));
+	np.u.kernel.grid_x = 5;
+	P("set kernel", T.cuGraphNodeSetParams(nodes[0], &np));
+	P("get", T.cuGraphKernelNodeGetParams(nodes[0], &kq));
+	V("grid", kq.grid_x);
+	memset(&np, 0, sizeof np);
+	np.type = 1;
+	np.u.copy.ctx = ctx;
+	np.u.copy.copy = cp;
+	P("copy", T.cuGraphAddNode(&nodes[1], g, NULL, NULL, 0, &np));
+	memset(&np, 0, sizeof np);
+	np.type = 2;
+	np.u.set.dst = a;
+	np.u.set.element_size = 1;
+	np.u.set.width = 4;
+	np.u.set.height = 1;
+	np.u.set.ctx = ctx;
+	P("memset", T.cuGraphAddNode(&nodes[2], g, NULL, NULL, 0, &np));
+	P("set a copy node to it", T.cuGraphNodeSetParams(nodes[1], &np));
+	memset(&np, 0, sizeof np);
+	np.type = 3;
+	np.u.host = hp;
+	P("host", T.cuGraphAddNode(&nodes[3], g, NULL, NULL, 0, &np));
+	memset(&np, 0, sizeof np);
+	np.type = 5;
+	P("empty", T.cuGraphAddNode(&nodes[4], g, NULL, NULL, 0, &np));
+	P("set empty", T.cuGraphNodeSetParams(nodes[4], &np));
+	memset(&np, 0, sizeof np);
+	np.type = 6;
+	np.u.event_wait.event = e;
+	P("wait", T.cuGraphAddNode(&nodes[5], g, NULL, NULL, 0, &np));
+	np.type = 7;
+	P("record", T.cuGraphAddNode(&nodes[6], g, NULL, NULL, 0, &np));
+	np.type = 77;
+	P("type 77", T.cuGraphAddNode(&nodes[6], g, NULL, NULL, 0, &np));
+	P("NULL", T.cuGraphAddNode(&nodes[6], g, NULL, NULL, 0, NULL));
+	P("dot", (snprintf(path, sizeof path, "/tmp/ho-probe-%d.dot", (int)getpid()), T.cuGraphDebugDotPrint(g, path, 0)));
+	V("written", access(path, R_OK) == 0);
+	unlink(path);
+	P("destroy", T.cuGraphDestroy(g));
+	T.cuGraphDestroy(child);
+
+	printf("# allocation nodes\n");
+	T.cuGraphCreate(&g, 0);
+	memset(&ap, 0, sizeof ap);
+	ap.pool.alloc_type = 1;
+	ap.pool.location.type = 1;
+	ap.bytes = 1000;
+	P("alloc", T.cuGraphAddMemAllocNode(&al, g, NULL, 0, &ap));
+	memset(&aq, 0, sizeof aq);
+	P("get alloc", T.cuGraphMemAllocNodeGetParams(al, &aq));
+	V("bytes", aq.bytes);
+	V("address", aq.dptr == ap.dptr);
+	P("free", T.cuGraphAddMemFreeNode(&fr, g, &al, 1, ap.dptr));
+	P("get free", T.cuGraphMemFreeNodeGetParams(fr, &fq));
+	V("address", fq == ap.dptr);
+	P("free again", T.cuGraphAddMemFreeNode(&nodes[0], g, &fr, 1, ap.dptr));
+	P("free beside", T.cuGraphAddMemFreeNode(&nodes[0], g, NULL, 0, ap.dptr));
+	P("instantiate", T.cuGraphInstantiateWithParams(&x, g, &ip));
+	P("launch", T.cuGraphLaunch(x, s));
+	P("launch", T.cuGraphLaunch(x, s));
+	P("synchronize", T.cuStreamSynchronize(s));
+	T.cuGraphExecDestroy(x);
+	T.cuGraphDestroy(g);
+	P("graph memory in use", T.cuDeviceGetGraphMemAttribute(0, 0, &mem));
+	P("graph memory attribute 9", T.cuDeviceGetGraphMemAttribute(0, 9, &mem));
+	mem = 0;
+	P("reset high", T.cuDeviceSetGraphMemAttribute(0, 1, &mem));
+	mem = 5;
+	P("set high to 5", T.cuDeviceSetGraphMemAttribute(0, 1, &mem));
+	mem = 0;
+	P("set current", T.cuDeviceSetGraphMemAttribute(0, 0, &mem));
+	P("trim", T.cuDeviceGraphMemTrim(0));
+	P("trim device 99", T.cuDeviceGraphMemTrim(99));
+
+	printf("# user objects\n");
+	P("create flags 0", T.cuUserObjectCreate(&u, 1, destroy, 1, 0));
+	P("create no references", T.cuUserObjectCreate(&u, 1, destroy, 0, 1));
+	P("create without destructor", T.cuUserObjectCreate(&u, 1, NULL, 1, 1));
+	P("create", T.cuUserObjectCreate(&u, 1, destroy, 1, 1));
+	P("retain", T.cuUserObjectRetain(u, 2));
+	P("release", T.cuUserObjectRelease(u, 2));
+	V("destroyed", destroyed);
+	T.cuGraphCreate(&g, 0);
+	P("give to a graph", T.cuGraphRetainUserObject(g, u, 1, 0));
+	P("take back", T.cuGraphReleaseUserObject(g, u, 1));
+	P("move to a graph", T.cuGraphRetainUserObject(g, u, 1, 1));
+	P("destroy graph", T.cuGraphDestroy(g));
+	usleep(100000);
+	V("destroyed", destroyed);
+	T.cuModuleUnload(mod);
+	T.cuStreamDestroy(s);
+	T.cuEventDestroy(e);
+	T.cuEventDestroy(f);
+	T.cuMemFree(a);
+	T.cuMemFree(b);
+}
+
+static void settings(void)
+{
+	ho_context c = 0;
+	ho_module mod = 0;
+	ho_function fn[3] = {0}, nop = 0;
+	ho_library lib = 0;
+	ho_kernel ks[3] = {0}, k = 0;
+	ho_stream s = mk(1), o = mk(1);
+	ho_devptr m = 0, d = dev(64);
+	ho_mem_location here = {1, 0}, host = {2, 0}, far = {1, 99};
+	ho_device device = -1;
+	ho_launch_attribute_value val;
+	size_t v = 0, w = 0;
+	unsigned u = 0;
+	int i = 0, l[4];
+
+	printf("# settings of a context\n");
+	P("create", T.cuCtxCreate(&c, 4, 0));
+	P("flags", T.cuCtxGetFlags(&u));
+	V("flags", u & 7);
+	P("set flags", T.cuCtxSetFlags(1));
+	P("flags", T.cuCtxGetFlags(&u));
+	V("flags", u & 7);
+	P("set flags bad", T.cuCtxSetFlags(3));
+	P("stack limit", T.cuCtxSetLimit(0, 4096));
+	P("stack limit", T.cuCtxGetLimit(&v, 0));
+	V("bytes", v);
+	P("limit 99", T.cuCtxSetLimit(99, 1));
+	P("cache config", T.cuCtxSetCacheConfig(2));
+	P("cache config", T.cuCtxGetCacheConfig(&i));
+	P("api version", T.cuCtxGetApiVersion(c, &u));
+	P("profiler", T.cuProfilerStart());
+	P("profiler", T.cuProfilerStop());
+	P("destroy", T.cuCtxDestroy(c));
+	T.cuCtxGetCurrent(&c);
+
+	printf("# settings of code\n");
+	if (T.cuModuleLoadDataEx(&mod, (void *)ptx, 0, NULL, NULL) != 0)
+		T.cuModuleLoadDataEx(&mod, (void *)image, 0, NULL, NULL);
+	V("loaded", mod != 0);
+	P("enumerate", T.cuModuleEnumerateFunctions(fn, 2, mod));
+	V("both", fn[0] != 0 && fn[1] != 0 && fn[2] == 0);
+	T.cuModuleGetFunction(&nop, mod, (char *)"nop");
+	P("module of a function", T.cuFuncGetModule(&(ho_module){0}, nop));
+	P("load", T.cuFuncLoad(nop));
+	P("is loaded", T.cuFuncIsLoaded(&i, nop));
+	V("state", i);
+	P("occupancy flags 1", T.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&i, nop, 32, 0, 1));
+	P("occupancy flags 4", T.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&i, nop, 32, 0, 4));
+	P("available shared", T.cuOccupancyAvailableDynamicSMemPerBlock(&v, nop, 1, 32));
+	P("available shared, 0 blocks", T.cuOccupancyAvailableDynamicSMemPerBlock(&v, nop, 0, 32));
+	if (T.cuLibraryLoadData(&lib, (void *)ptx, NULL, NULL, 0, NULL, NULL, 0) != 0)
+		T.cuLibraryLoadData(&lib, (void *)image, NULL, NULL, 0, NULL, NULL, 0);
+	P("kernels", T.cuLibraryEnumerateKernels(ks, 2, lib));
+	V("both", ks[0] != 0 && ks[1] != 0);
+	P("kernel", T.cuLibraryGetKernel(&k, lib, (char *)"args"));
+	P("library of a kernel", T.cuKernelGetLibrary(&(ho_library){0}, k));
+	P("function of a kernel", T.cuKernelGetFunction(&nop, k));
+	P("parameter 1", T.cuKernelGetParamInfo(k, 1, &v, &w));
+	V("offset", v);
+	P("parameter 2", T.cuKernelGetParamInfo(k, 2, &v, &w));
+	P("set attribute", T.cuKernelSetAttribute(8, 65536, k, 0));
+	P("get attribute", T.cuKernelGetAttribute(&i, 8, k, 0));
+	V("bytes", i);
+	P("get attribute of the function", T.cuFuncGetAttribute(&i, 8, nop));
+	V("bytes", i);
+	P("set attribute of device 99", T.cuKernelSetAttribute(8, 65536, k, 99));
+	P("get attribute 99", T.cuKernelGetAttribute(&i, 99, k, 0));
+	P("cache config", T.cuKernelSetCacheConfig(k, 1, 0));
+	P("global missing", T.cuLibraryGetGlobal(&m, &v, lib, (char *)"missing"));
+	P("managed missing", T.cuLibraryGetManaged(&m, &v, lib, (char *)"missing"));
+	P("unified function missing", T.cuLibraryGetUnifiedFunction(&(ho_word){0}, lib, (char *)"missing"));
+	P("load missing file", T.cuLibraryLoadFromFile(&lib, (char *)"/nonexistent", NULL, NULL, 0, NULL, NULL, 0));
+	T.cuLibraryUnload(lib);
+	T.cuModuleUnload(mod);
+	P("loading mode", T.cuModuleGetLoadingMode(&i));
+
+	printf("# settings of streams\n");
+	P("device", T.cuStreamGetDevice(s, &device));
+	V("ordinal", device);
+	memset(&val, 0, sizeof val);
+	val.sync_policy = 2;
+	T.cuStreamSetAttribute(s, 3, &val);
+	P("copy attributes", T.cuStreamCopyAttributes(o, s));
+	memset(&val, 0, sizeof val);
+	P("attribute", T.cuStreamGetAttribute(o, 3, &val));
+	V("policy", val.sync_policy);
+	T.cuStreamDestroy(o);
+
+	printf("# managed memory\n");
+	T.cuMemAllocManaged(&m, 8192, 1);
+	P("prefetch", T.cuMemPrefetchAsync(m, 8192, here, 0, s));
+	P("prefetch to the host", T.cuMemPrefetchAsync(m, 4096, host, 0, s));
+	P("prefetch to device 99", T.cuMemPrefetchAsync(m, 4096, far, 0, s));
+	P("prefetch flags 1", T.cuMemPrefetchAsync(m, 4096, here, 1, s));
+	P("prefetch too much", T.cuMemPrefetchAsync(m, 1 << 20, here, 0, s));
+	P("prefetch plain memory", T.cuMemPrefetchAsync(d, 64, here, 0, s));
+	P("prefetch nothing", T.cuMemPrefetchAsync(m, 0, here, 0, s));
+	T.cuStreamSynchronize(s);
+	P("read mostly", T.cuMemAdvise(m, 8192, 1, here));
+	P("attribute", T.cuMemRangeGetAttribute(&i, 4, 1, m, 8192));
+	V("read mostly", i);
+	P("preferred location", T.cuMemAdvise(m, 8192, 3, here));
+	P("attribute", T.cuMemRangeGetAttribute(&i, 4, 2, m, 8192));
+	V("preferred", i);
+	P("accessed by", T.cuMemAdvise(m, 8192, 5, here));
+	P("attribute", T.cuMemRangeGetAttribute(l, 16, 3, m, 8192));
+	V("first", l[0]);
+	V("second", l[1]);
+	P("advice 99", T.cuMemAdvise(m, 8192, 99, here));
+	P("advice of device 99", T.cuMemAdvise(m, 8192, 3, far));
+	P("advice for plain memory", T.cuMemAdvise(d, 64, 1, here));
+	P("attribute 99", T.cuMemRangeGetAttribute(&i, 4, 99, m, 8192));
+	P("attribute of 3 bytes", T.cuMemRangeGetAttribute(&i, 3, 1, m, 8192));
+	P("attach", T.cuStreamAttachMemAsync(s, m, 0, 4));
+	P("attach flags 3", T.cuStreamAttachMemAsync(s, m, 0, 3));
+	P("attach interior", T.cuStreamAttachMemAsync(s, m + 64, 64, 4));
+	P("attach plain memory", T.cuStreamAttachMemAsync(s, d, 0, 4));
+	T.cuStreamSynchronize(s);
+	T.cuStreamDestroy(s);
+	T.cuMemFree(m);
+	T.cuMemFree(d);
+}
+
 static void peers(void)
 {
 	ho_context c0 = 0, c1 = 0;
@@ -1106,14 +1562,6 @@ static void peers(void)
 	T.cuDevicePrimaryCtxRelease(1);
 	T.cuDevicePrimaryCtxRelease(0);
 }
-
-/* Code for the kernels: PTX for a GPU, an image for the software device, whose
- * user registers them. */
-static const char ptx[] =
-	".version 7.0\n.target sm_50\n.address_size 64\n"
-	".visible .entry nop() { ret; }\n"
-	".visible .entry args(.param .u64 p, .param .u32 n) { ret; }\n";
-static const char image[] = "handoff-soft-image 1\nkernel nop\nkernel args\n";
 
 static void kernels(void)
 {
@@ -1435,6 +1883,8 @@ void ho_soft_probe(const ho_cuda_table *table)
 	kernels();
 	forbidden();
 	more_graphs();
+	node_params();
+	settings();
 	peers();
 	fflush(stdout);
 }
