@@ -16,7 +16,7 @@
 /* What ho_enter found and did. */
 typedef struct ho_guard {
 	ho_context ctx, old;
-	int pushed;
+	int pushed, skipped;
 } ho_guard;
 
 /* Makes ctx current if it is not; 0 leaves the thread as it is. A goroutine
@@ -28,6 +28,7 @@ static inline ho_result ho_enter(const ho_cuda_table *t, ho_context ctx, ho_guar
 	g->ctx = ctx;
 	g->old = 0;
 	g->pushed = 0;
+	g->skipped = 0;
 	if (ctx == 0)
 		return HO_CUDA_SUCCESS;
 	st = t->cuCtxGetCurrent(&g->old);
@@ -52,6 +53,30 @@ static inline ho_result ho_leave(const ho_cuda_table *t, const ho_guard *g, ho_r
 	    now == g->ctx)
 		t->cuCtxSetCurrent(g->old);
 	return st != HO_CUDA_SUCCESS ? st : pop;
+}
+
+/* The same for calls that learn their context from a created stream or an
+ * event (id is its handle): there nothing is switched, which saves a third of
+ * the cost of the cheap ones. Default streams take the current context. */
+static inline ho_result ho_enter_for(const ho_cuda_table *t, ho_context ctx, uintptr_t id, ho_guard *g)
+{
+	if (id <= HO_STREAM_PER_THREAD)
+		return ho_enter(t, ctx, g);
+	g->ctx = ctx;
+	g->old = 0;
+	g->pushed = 0;
+	g->skipped = ctx != 0;
+	return HO_CUDA_SUCCESS;
+}
+
+/* Whether the call has to be made again, in the context: a driver that wants
+ * one says so before it does anything. */
+static inline int ho_again(const ho_cuda_table *t, ho_guard *g, ho_result *st)
+{
+	if (*st != HO_CUDA_ERROR_INVALID_CONTEXT || !g->skipped)
+		return 0;
+	*st = ho_enter(t, g->ctx, g);
+	return *st == HO_CUDA_SUCCESS;
 }
 
 /* ---- Drivers ------------------------------------------------------------ */

@@ -353,7 +353,12 @@ func TestGoroutinesHaveNoContext(t *testing.T) {
 }
 
 func TestOrderStreams(t *testing.T) {
-	d := open(t)
+	t.Run("created streams know their context", func(t *testing.T) { orderStreams(t) })
+	t.Run("a driver that wants one all the same", func(t *testing.T) { orderStreams(t, "-DSTUB_STRICT") })
+}
+
+func orderStreams(t *testing.T, defines ...string) {
+	d := open(t, defines...)
 	a, _ := d.DevicePrimaryCtxRetain(0)
 	b, _ := d.DevicePrimaryCtxRetain(1)
 	require.NoError(t, d.OrderStreams(a, 0x10, a, 0x20, false).Err()) // warm
@@ -364,6 +369,17 @@ func TestOrderStreams(t *testing.T) {
 		require.Equal(t, r, w)
 		return w
 	}
+	t.Run("no switch unless it is wanted", func(t *testing.T) {
+		n := counter(t, d, switches)
+		require.NoError(t, d.OrderStreams(a, 0x10, a, 0x20, false).Err())
+		p, res := d.MemAllocAsync(a, 64, 0x10)
+		require.NoError(t, res.Err())
+		require.NoError(t, d.MemFreeAsync(a, p, 0x10).Err())
+		require.Equal(t, len(defines) > 0, counter(t, d, switches) > n)
+		n = counter(t, d, switches)
+		require.NoError(t, d.StreamQuery(a, driver.LegacyStream).Err())
+		require.Equal(t, n+1, counter(t, d, switches), "a default stream is one of its context")
+	})
 	t.Run("one edge", func(t *testing.T) {
 		require.Equal(t, 1, edges(func() { require.NoError(t, d.OrderStreams(a, 0x10, a, 0x20, false).Err()) }))
 	})
@@ -402,8 +418,8 @@ func TestOrderStreams(t *testing.T) {
 		for range 10 {
 			require.ErrorIs(t, d.OrderStreams(a, 0x10, a, 0xBAD, false), driver.ErrInvalidHandle)
 			require.ErrorIs(t, d.OrderStreams(a, 0x10, b, 0xBAD, false), driver.ErrInvalidHandle)
-			require.ErrorIs(t, d.OrderStreams(a, 0x10, 0xF00, 0x20, false), driver.ErrInvalidContext)
-			require.ErrorIs(t, d.OrderStreams(0xF00, 0x10, a, 0x20, false), driver.ErrInvalidContext)
+			require.ErrorIs(t, d.OrderStreams(a, 0x10, 0xF00, 1, false), driver.ErrInvalidContext)
+			require.ErrorIs(t, d.OrderStreams(0xF00, 1, a, 0x20, false), driver.ErrInvalidContext)
 		}
 		require.Equal(t, made, counter(t, d, eventsMade))
 		require.Equal(t, gone, counter(t, d, eventsDestroyed))

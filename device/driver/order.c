@@ -23,24 +23,30 @@ static ho_event_rack *rack(ho_driver *d, ho_context ctx, int make)
 	return NULL; /* more contexts than racks: their events are not pooled */
 }
 
-/* The context is current. *pooled says that the event may be stale: a context
- * that someone else destroyed takes its events with it. */
-static ho_result take(ho_driver *d, ho_context ctx, ho_event *e, int *pooled)
+/* An event of the pool, or 0. */
+static ho_event pooled(ho_driver *d, ho_context ctx)
 {
 	ho_event_rack *r = rack(d, ctx, 0);
 
-	*pooled = 0;
-	if (r != NULL) {
-		for (int i = 0; i < HO_POOL_EVENTS; i++) {
-			if (atomic_load_explicit(&r->events[i], memory_order_relaxed) == 0)
-				continue;
-			*e = atomic_exchange_explicit(&r->events[i], 0, memory_order_acq_rel);
-			if (*e != 0) {
-				*pooled = 1;
-				return HO_CUDA_SUCCESS;
-			}
-		}
+	for (int i = 0; r != NULL && i < HO_POOL_EVENTS; i++) {
+		ho_event e;
+		if (atomic_load_explicit(&r->events[i], memory_order_relaxed) == 0)
+			continue;
+		e = atomic_exchange_explicit(&r->events[i], 0, memory_order_acq_rel);
+		if (e != 0)
+			return e;
 	}
+	return 0;
+}
+
+/* The context is current. *stale says that the event may be: a context that
+ * someone else destroyed takes its events with it. */
+static ho_result take(ho_driver *d, ho_context ctx, ho_event *e, int *stale)
+{
+	*e = pooled(d, ctx);
+	*stale = *e != 0;
+	if (*stale)
+		return HO_CUDA_SUCCESS;
 	if (d->t.cuEventCreate == NULL)
 		return HO_MISSING(cuEventCreate);
 	return d->t.cuEventCreate(e, HO_CU_EVENT_DISABLE_TIMING);
@@ -66,15 +72,15 @@ static void give(ho_driver *d, ho_context ctx, ho_event e)
 /* Takes an event and records it; ctx is current. */
 static ho_result take_and_record(ho_driver *d, ho_context ctx, ho_stream s, ho_event *e)
 {
-	int pooled;
-	ho_result st = take(d, ctx, e, &pooled);
+	int stale;
+	ho_result st = take(d, ctx, e, &stale);
 
 	if (st != HO_CUDA_SUCCESS)
 		return st;
 	st = d->t.cuEventRecord(*e, s);
 	if (st == HO_CUDA_SUCCESS)
 		return st;
-	if (pooled && (st == HO_CUDA_ERROR_INVALID_HANDLE || st == HO_CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+	if (stale && (st == HO_CUDA_ERROR_INVALID_HANDLE || st == HO_CUDA_ERROR_CONTEXT_IS_DESTROYED ||
 		       st == HO_CUDA_ERROR_INVALID_CONTEXT)) {
 		/* Perhaps the event is stale; a fresh one tells. */
 		st = d->t.cuEventCreate(e, HO_CU_EVENT_DISABLE_TIMING);
@@ -118,6 +124,29 @@ static ho_stream plain(ho_stream s)
 	return s == 0 ? HO_STREAM_LEGACY : s;
 }
 
+/* The order of two created streams, with a pooled event: no context is needed.
+ * Says 0 if the long way has to be gone. */
+static int order_created(ho_driver *d, ho_context ctx_a, ho_stream a, ho_stream b, unsigned flags, ho_result *st)
+{
+	ho_event e = pooled(d, ctx_a);
+
+	if (e == 0)
+		return 0;
+	if (flags & HO_ORDER_SKIP_IDLE) {
+		*st = d->t.cuStreamQuery(a);
+		if (*st != HO_CUDA_ERROR_NOT_READY) {
+			give(d, ctx_a, e);
+			return *st != HO_CUDA_ERROR_INVALID_CONTEXT;
+		}
+	}
+	*st = d->t.cuEventRecord(e, a);
+	if (*st == HO_CUDA_SUCCESS)
+		*st = d->t.cuStreamWaitEvent(b, e, 0);
+	give(d, ctx_a, e);
+	/* Any failure is looked into on the long way. */
+	return *st == HO_CUDA_SUCCESS;
+}
+
 ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b, ho_stream b, unsigned flags)
 {
 	ho_guard outer;
@@ -132,6 +161,8 @@ ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b
 	}
 	if (ctx_a == ctx_b && plain(a) == plain(b))
 		return HO_CUDA_SUCCESS;
+	if (a > HO_STREAM_PER_THREAD && b > HO_STREAM_PER_THREAD && order_created(d, ctx_a, a, b, flags, &st))
+		return st;
 
 	st = ho_enter(&d->t, ctx_a, &outer);
 	if (st != HO_CUDA_SUCCESS)

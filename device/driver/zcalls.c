@@ -1054,10 +1054,13 @@ ho_ret_cuMemAllocAsync ho_call_cuMemAllocAsync(const ho_cuda_table *t, ho_contex
 		return r;
 	}
 	ho_guard outer;
-	r.st = ho_enter(t, ctx, &outer);
+	r.st = ho_enter_for(t, ctx, stream, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, &outer, t->cuMemAllocAsync(&r.o_ptr, size, stream));
+	r.st = t->cuMemAllocAsync(&r.o_ptr, size, stream);
+	if (ho_again(t, &outer, &r.st))
+		r.st = t->cuMemAllocAsync(&r.o_ptr, size, stream);
+	r.st = ho_leave(t, &outer, r.st);
 	return r;
 }
 
@@ -1066,10 +1069,13 @@ ho_result ho_call_cuMemFreeAsync(const ho_cuda_table *t, ho_context ctx, ho_devp
 	if (t->cuMemFreeAsync == NULL)
 		return HO_MISSING(cuMemFreeAsync);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
+	ho_result st = ho_enter_for(t, ctx, stream, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, &outer, t->cuMemFreeAsync(ptr, stream));
+	st = t->cuMemFreeAsync(ptr, stream);
+	if (ho_again(t, &outer, &st))
+		st = t->cuMemFreeAsync(ptr, stream);
+	st = ho_leave(t, &outer, st);
 	return st;
 }
 
@@ -1081,10 +1087,13 @@ ho_ret_cuMemAllocFromPoolAsync ho_call_cuMemAllocFromPoolAsync(const ho_cuda_tab
 		return r;
 	}
 	ho_guard outer;
-	r.st = ho_enter(t, ctx, &outer);
+	r.st = ho_enter_for(t, ctx, stream, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, &outer, t->cuMemAllocFromPoolAsync(&r.o_ptr, size, pool, stream));
+	r.st = t->cuMemAllocFromPoolAsync(&r.o_ptr, size, pool, stream);
+	if (ho_again(t, &outer, &r.st))
+		r.st = t->cuMemAllocFromPoolAsync(&r.o_ptr, size, pool, stream);
+	r.st = ho_leave(t, &outer, r.st);
 	return r;
 }
 
@@ -1505,10 +1514,13 @@ ho_result ho_call_cuStreamWaitEvent(const ho_cuda_table *t, ho_context ctx, ho_s
 	if (t->cuStreamWaitEvent == NULL)
 		return HO_MISSING(cuStreamWaitEvent);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
+	ho_result st = ho_enter_for(t, ctx, stream, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, &outer, t->cuStreamWaitEvent(stream, event, flags));
+	st = t->cuStreamWaitEvent(stream, event, flags);
+	if (ho_again(t, &outer, &st))
+		st = t->cuStreamWaitEvent(stream, event, flags);
+	st = ho_leave(t, &outer, st);
 	return st;
 }
 
@@ -1517,10 +1529,13 @@ ho_result ho_call_cuStreamQuery(const ho_cuda_table *t, ho_context ctx, ho_strea
 	if (t->cuStreamQuery == NULL)
 		return HO_MISSING(cuStreamQuery);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
+	ho_result st = ho_enter_for(t, ctx, stream, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, &outer, t->cuStreamQuery(stream));
+	st = t->cuStreamQuery(stream);
+	if (ho_again(t, &outer, &st))
+		st = t->cuStreamQuery(stream);
+	st = ho_leave(t, &outer, st);
 	return st;
 }
 
@@ -1529,10 +1544,13 @@ ho_result ho_call_cuStreamSynchronize(const ho_cuda_table *t, ho_context ctx, ho
 	if (t->cuStreamSynchronize == NULL)
 		return HO_MISSING(cuStreamSynchronize);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
+	ho_result st = ho_enter_for(t, ctx, stream, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, &outer, t->cuStreamSynchronize(stream));
+	st = t->cuStreamSynchronize(stream);
+	if (ho_again(t, &outer, &st))
+		st = t->cuStreamSynchronize(stream);
+	st = ho_leave(t, &outer, st);
 	return st;
 }
 
@@ -1670,10 +1688,13 @@ ho_ret_cuStreamIsCapturing ho_call_cuStreamIsCapturing(const ho_cuda_table *t, h
 		return r;
 	}
 	ho_guard outer;
-	r.st = ho_enter(t, ctx, &outer);
+	r.st = ho_enter_for(t, ctx, stream, &outer);
 	if (r.st != HO_CUDA_SUCCESS)
 		return r;
-	r.st = ho_leave(t, &outer, t->cuStreamIsCapturing(stream, &r.o_status));
+	r.st = t->cuStreamIsCapturing(stream, &r.o_status);
+	if (ho_again(t, &outer, &r.st))
+		r.st = t->cuStreamIsCapturing(stream, &r.o_status);
+	r.st = ho_leave(t, &outer, r.st);
 	return r;
 }
 
@@ -1799,10 +1820,13 @@ ho_result ho_call_cuEventRecord(const ho_cuda_table *t, ho_context ctx, ho_event
 	if (t->cuEventRecord == NULL)
 		return HO_MISSING(cuEventRecord);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
+	ho_result st = ho_enter_for(t, ctx, stream, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, &outer, t->cuEventRecord(event, stream));
+	st = t->cuEventRecord(event, stream);
+	if (ho_again(t, &outer, &st))
+		st = t->cuEventRecord(event, stream);
+	st = ho_leave(t, &outer, st);
 	return st;
 }
 
@@ -1823,10 +1847,13 @@ ho_result ho_call_cuEventQuery(const ho_cuda_table *t, ho_context ctx, ho_event 
 	if (t->cuEventQuery == NULL)
 		return HO_MISSING(cuEventQuery);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
+	ho_result st = ho_enter_for(t, ctx, event, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, &outer, t->cuEventQuery(event));
+	st = t->cuEventQuery(event);
+	if (ho_again(t, &outer, &st))
+		st = t->cuEventQuery(event);
+	st = ho_leave(t, &outer, st);
 	return st;
 }
 
@@ -1835,10 +1862,13 @@ ho_result ho_call_cuEventSynchronize(const ho_cuda_table *t, ho_context ctx, ho_
 	if (t->cuEventSynchronize == NULL)
 		return HO_MISSING(cuEventSynchronize);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
+	ho_result st = ho_enter_for(t, ctx, event, &outer);
 	if (st != HO_CUDA_SUCCESS)
 		return st;
-	st = ho_leave(t, &outer, t->cuEventSynchronize(event));
+	st = t->cuEventSynchronize(event);
+	if (ho_again(t, &outer, &st))
+		st = t->cuEventSynchronize(event);
+	st = ho_leave(t, &outer, st);
 	return st;
 }
 

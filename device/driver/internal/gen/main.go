@@ -35,6 +35,7 @@ type param struct {
 type call struct {
 	entry
 	ctx    bool
+	lazy   bool // a created stream, or an event, tells the context
 	doc    string
 	params []param
 }
@@ -102,8 +103,8 @@ func readCalls(path string, entries []entry) []call {
 			log.Fatalf("%s: %q: want %s", path, l, c.name)
 		}
 		f = f[1:]
-		if len(f) > 0 && f[0] == "ctx" {
-			c.ctx, f = true, f[1:]
+		if len(f) > 0 && (f[0] == "ctx" || f[0] == "ctx?") {
+			c.ctx, c.lazy, f = true, f[0] == "ctx?", f[1:]
 		}
 		if len(f) != len(c.entry.params) {
 			log.Fatalf("%s: %s: %d tokens for %d parameters", path, c.name, len(f), len(c.entry.params))
@@ -155,6 +156,19 @@ func (c call) outs() (out []param) {
 		}
 	}
 	return out
+}
+
+// tells is the parameter that a lazy call learns its context from.
+func (c call) tells() string {
+	for _, want := range []string{"StreamHandle", "EventHandle"} {
+		for _, p := range c.params {
+			if p.goType == want {
+				return p.name
+			}
+		}
+	}
+	log.Fatalf("%s has no stream and no event", c.name)
+	return ""
 }
 
 func (c call) method() string {
@@ -300,13 +314,21 @@ func cSource(calls []call) []byte {
 			}
 		}
 		invoke := fmt.Sprintf("t->%s(%s)", c.name, strings.Join(args, ", "))
-		switch {
-		case c.ctx && len(outs) == 0:
-			fmt.Fprintf(&b, "\tho_guard outer;\n\tho_result st = ho_enter(t, ctx, &outer);\n")
-		case c.ctx:
-			fmt.Fprintf(&b, "\tho_guard outer;\n\tr.st = ho_enter(t, ctx, &outer);\n")
+		enter := "ho_enter(t, ctx, &outer)"
+		if c.lazy {
+			enter = fmt.Sprintf("ho_enter_for(t, ctx, %s, &outer)", c.tells())
 		}
 		switch {
+		case c.ctx && len(outs) == 0:
+			fmt.Fprintf(&b, "\tho_guard outer;\n\tho_result st = %s;\n", enter)
+		case c.ctx:
+			fmt.Fprintf(&b, "\tho_guard outer;\n\tr.st = %s;\n", enter)
+		}
+		switch {
+		case c.lazy:
+			fmt.Fprintf(&b, "\tif (%s != HO_CUDA_SUCCESS)\n\t\treturn %s;\n", st, ret)
+			fmt.Fprintf(&b, "\t%s = %s;\n\tif (ho_again(t, &outer, &%s))\n\t\t%s = %s;\n", st, invoke, st, st, invoke)
+			fmt.Fprintf(&b, "\t%s = ho_leave(t, &outer, %s);\n\treturn %s;\n", st, st, ret)
 		case c.ctx:
 			fmt.Fprintf(&b, "\tif (%s != HO_CUDA_SUCCESS)\n\t\treturn %s;\n", st, ret)
 			fmt.Fprintf(&b, "\t%s = ho_leave(t, &outer, %s);\n\treturn %s;\n", st, invoke, ret)
