@@ -262,3 +262,43 @@ func TestContextSynchronize(t *testing.T) {
 	require.NoError(t, d.Synchronize(background))
 	require.True(t, isDone(t, s))
 }
+
+// TestAnotherContextCurrent: B287, B289. Work goes to the device of its stream,
+// whatever is current on the thread.
+func TestAnotherContextCurrent(t *testing.T) {
+	other, d := open(t, 0), open(t, 1)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	restore, err := other.SetCurrent()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, restore()) }()
+	before := current(t, d)
+
+	s, q := newStream(t, d), newStream(t, d)
+	b := allocate(t, d, 1<<16, s)
+	c := allocate(t, d, 1<<16, q)
+	for _, x := range []*device.Buffer{b, c} {
+		info, res := d.Driver().PointerInfo(x.Ptr())
+		require.NoError(t, res.Err())
+		require.Equal(t, d.Handle(), info.Device)
+	}
+	release := block(t, s)
+	require.NoError(t, b.Fill8(0x42, s))
+	e, err := s.Record(&device.EventOptions{Timing: true})
+	require.NoError(t, err)
+	require.NoError(t, q.WaitEvent(e))
+	require.NoError(t, q.Wait(s))
+	require.NoError(t, c.CopyFrom(b, q))
+	require.False(t, isDone(t, q))
+	release()
+	require.Equal(t, byte(0x42), read(t, c, q)[1<<16-1])
+	require.NoError(t, e.Synchronize(soon(t)))
+	require.NoError(t, s.Synchronize(background))
+	require.NoError(t, e.Close())
+	def, err := d.DefaultStream()
+	require.NoError(t, err)
+	require.NoError(t, b.Fill8(0x43, def))
+	require.Equal(t, byte(0x43), read(t, b, def)[0])
+	require.NoError(t, def.Close())
+	require.Equal(t, before, current(t, d))
+}
