@@ -1,0 +1,671 @@
+package launch
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"sync"
+	"unsafe"
+
+	"github.com/x448/float16"
+
+	"github.com/go-handoff/handoff/device"
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/dlpack"
+	"github.com/go-handoff/handoff/dlpack/minifloat"
+	"github.com/go-handoff/handoff/memview"
+)
+
+// Errors about arguments, which are [*ArgError]s. Test for them with
+// [errors.Is].
+var (
+	// ErrArgument means that an argument does not fit the kernel's parameter,
+	// or that there are too few or too many.
+	ErrArgument = errors.New("bad kernel argument")
+	// ErrDevice means that a kernel could not reach the memory of an argument:
+	// it is the host's only, or another device's.
+	ErrDevice = dlpack.ErrDevice
+)
+
+// ArgError says which argument of a launch is wrong, and why.
+type ArgError struct {
+	// Kernel is the name of the kernel.
+	Kernel string
+	// Index is the number of the argument, from 0, or -1 if it is about their
+	// number.
+	Index int
+	// Param is the parameter of that index, zero if it is not known.
+	Param ParamInfo
+	// Detail says what is wrong.
+	Detail string
+	// Err is a more exact kind of error, such as [ErrDevice] or [ErrClosed], or
+	// nil.
+	Err error
+}
+
+// Error returns text of the form "launch: kernel saxpy: argument 1: int64 has 8
+// bytes, the parameter has 4: bad kernel argument".
+func (e *ArgError) Error() string {
+	s := "launch: kernel " + e.Kernel + ": "
+	if e.Index >= 0 {
+		s += "argument " + strconv.Itoa(e.Index) + ": "
+	}
+	s += e.Detail + ": " + ErrArgument.Error()
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns [ErrArgument] and the more exact kind.
+func (e *ArgError) Unwrap() []error {
+	if e.Err != nil {
+		return []error{ErrArgument, e.Err}
+	}
+	return []error{ErrArgument}
+}
+
+// Number is a number of a width that was said, as [Int32] and its relatives
+// return. It is refused when it is packed if the value did not fit.
+type Number struct {
+	bits  uint64
+	size  uint8 // bytes
+	lost  bool  // the value does not fit; bits is the value
+	minus bool
+	name  string
+}
+
+// Integer lists the integer types of Go.
+type Integer interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr
+}
+
+// narrow checks that a value fits a width (B247).
+func narrow(bits uint64, minus bool, size uint8, signed bool, name string) Number {
+	n := Number{bits: bits, size: size, minus: minus, name: name}
+	width := 8 * uint(size)
+	switch {
+	case minus && signed:
+		n.lost = int64(bits) < math.MinInt64>>(64-width)
+	case minus:
+		n.lost = true
+	case signed:
+		n.lost = bits > math.MaxInt64>>(64-width)
+	default:
+		n.lost = bits > math.MaxUint64>>(64-width)
+	}
+	return n
+}
+
+// Int8 is x as a parameter of type char or int8_t. A value that does not fit
+// is an error of the launch; so with the other functions of this kind.
+func Int8[T Integer](x T) Number { return narrow(uint64(x), x < 0, 1, true, "an int8") }
+
+// Int16 is x as a parameter of type short.
+func Int16[T Integer](x T) Number { return narrow(uint64(x), x < 0, 2, true, "an int16") }
+
+// Int32 is x as a parameter of type int.
+func Int32[T Integer](x T) Number { return narrow(uint64(x), x < 0, 4, true, "an int32") }
+
+// Int64 is x as a parameter of type long long or ptrdiff_t.
+func Int64[T Integer](x T) Number { return narrow(uint64(x), x < 0, 8, true, "an int64") }
+
+// Uint8 is x as a parameter of type unsigned char.
+func Uint8[T Integer](x T) Number { return narrow(uint64(x), x < 0, 1, false, "a uint8") }
+
+// Uint16 is x as a parameter of type unsigned short.
+func Uint16[T Integer](x T) Number { return narrow(uint64(x), x < 0, 2, false, "a uint16") }
+
+// Uint32 is x as a parameter of type unsigned int.
+func Uint32[T Integer](x T) Number { return narrow(uint64(x), x < 0, 4, false, "a uint32") }
+
+// Uint64 is x as a parameter of type unsigned long long or size_t.
+func Uint64[T Integer](x T) Number { return narrow(uint64(x), x < 0, 8, false, "a uint64") }
+
+// Float16 is x as a parameter of type __half, rounded to the nearest, ties to
+// even (B245).
+func Float16(x float32) Number {
+	return Number{bits: uint64(float16.Fromfloat32(x)), size: 2}
+}
+
+// BFloat16 is x as a parameter of type __nv_bfloat16, rounded to the nearest,
+// ties to even (B245).
+func BFloat16(x float32) Number {
+	return Number{bits: uint64(minifloat.ToBFloat16(x)), size: 2}
+}
+
+// Span is a view as a kernel can take it by value: address, extents and
+// strides. See [MDSpan].
+type Span struct {
+	view memview.StridedMemoryView
+	rank int
+	wide bool
+}
+
+// MDSpan is a view as a parameter of this type, which is what a
+// cuda::std::mdspan of any strides is made of:
+//
+//	template <typename T, int rank> struct span {
+//		T *data;
+//		long long extent[rank], stride[rank]; // strides in elements
+//	};
+//
+// rank is that of the parameter; a view of another one is an error of the
+// launch.
+func MDSpan(v memview.StridedMemoryView, rank int) Span { return Span{view: v, rank: rank, wide: true} }
+
+// MDSpan32 is [MDSpan] with extents and strides of type int, which kernels
+// compute with faster. A number that does not fit is an error of the launch.
+func MDSpan32(v memview.StridedMemoryView, rank int) Span { return Span{view: v, rank: rank} }
+
+// place says where the memory of an argument is.
+type place struct {
+	dev    dlpack.Device // Type 0: no memory, or nothing to check
+	buffer *device.Buffer
+}
+
+// block is packed arguments: C memory with one pointer for each parameter, as
+// the driver wants them, and the values.
+type block struct {
+	ptrs   []uintptr // C memory
+	vals   []byte    // C memory
+	params []ParamInfo
+	known  bool // params are the kernel's own table, and not made up as we go
+	own    []ParamInfo
+	attrs  []driver.LaunchAttribute // C memory
+	mem    *cMemory
+	cfg    driver.LaunchConfig
+}
+
+const (
+	// pooledParams and pooledBytes are the room of a block from the pool; no
+	// kernel before CUDA 12.1 can have more bytes.
+	pooledParams = 128
+	pooledBytes  = 4096
+)
+
+var blocks = sync.Pool{New: func() any { return newBlock(pooledParams, pooledBytes) }}
+
+// newBlock returns a block with room for n parameters of size bytes in all, or
+// nil if there is no memory.
+func newBlock(n, size int) *block {
+	size = max(size, 8)
+	attrs := maxAttributes * int(unsafe.Sizeof(driver.LaunchAttribute{}))
+	mem := newCMemory(8*max(n, 1) + attrs + size)
+	if mem == nil {
+		return nil
+	}
+	b := &block{mem: mem}
+	b.attrs, b.ptrs, b.vals = carve(mem, maxAttributes, max(n, 1), size)
+	return b
+}
+
+// begin readies a block from the pool, or a larger one, for a kernel of that
+// table; known is false if there is no table, but n arguments.
+func beginBlock(k *Kernel, n int) (*block, error) {
+	params, err := k.info.table()
+	known := true
+	if err != nil {
+		if !errors.Is(err, ErrNotSupported) {
+			return nil, err
+		}
+		known, params = false, nil
+	}
+	if known && len(params) != n {
+		return nil, &ArgError{Kernel: k.info.name, Index: -1, Detail: fmt.Sprintf("%s, the kernel has %s", count(n, "argument"), count(len(params), "parameter"))}
+	}
+	size := 0
+	if known && n > 0 {
+		size = int(params[n-1].Offset + params[n-1].Size)
+	} else if !known {
+		size = n * 256
+	}
+	var b *block
+	if n <= pooledParams && size <= pooledBytes {
+		b, _ = blocks.Get().(*block)
+	} else {
+		b = newBlock(n, size)
+	}
+	if b == nil {
+		return nil, &Error{Op: "launch kernel " + k.info.name, Device: -1, Code: driver.ErrorOutOfMemory, Detail: "no host memory for arguments"}
+	}
+	b.known, b.params = known, params
+	if known {
+		for i := range params {
+			b.ptrs[i] = b.mem.addr + b.base() + params[i].Offset
+		}
+	} else {
+		b.own = b.own[:0]
+	}
+	return b, nil
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// end gives a block back to the pool.
+func (b *block) end() {
+	if len(b.ptrs) == pooledParams && len(b.vals) == pooledBytes {
+		b.params = nil
+		blocks.Put(b)
+	}
+}
+
+// base is the offset of the values in the memory.
+func (b *block) base() uintptr { return uintptr(b.mem.size - len(b.vals)) }
+
+// misfit is what is wrong with an argument. It becomes an ArgError where the
+// kernel and the index are known.
+type misfit struct {
+	detail string
+	err    error
+}
+
+func (m *misfit) Error() string { return m.detail }
+
+// slot returns the bytes of parameter i for an argument of size bytes, or nil
+// if the parameter has another size.
+func (b *block) slot(i, size, align int) []byte {
+	if b.known {
+		p := &b.params[i]
+		if p.Size != uintptr(size) {
+			return nil
+		}
+		return b.vals[p.Offset : p.Offset+p.Size]
+	}
+	return b.freeSlot(i, size, align)
+}
+
+// freeSlot is slot where the kernel's table is not known: arguments follow each
+// other as a C compiler would place them.
+func (b *block) freeSlot(i, size, align int) []byte {
+	if i == len(b.own) {
+		off := 0
+		if i > 0 {
+			off = int(b.own[i-1].Offset + b.own[i-1].Size)
+		}
+		off = (off + align - 1) &^ (align - 1)
+		if off+size > len(b.vals) {
+			return nil
+		}
+		b.own = append(b.own, ParamInfo{Offset: uintptr(off), Size: uintptr(size)})
+		b.ptrs[i] = b.mem.addr + b.base() + uintptr(off)
+	}
+	p := b.own[i]
+	if p.Size != uintptr(size) {
+		return nil
+	}
+	return b.vals[p.Offset : p.Offset+p.Size]
+}
+
+func (b *block) put8(i int, v uint64, what string) *misfit {
+	if s := b.slot(i, 8, 8); s != nil {
+		binary.NativeEndian.PutUint64(s, v)
+		return nil
+	}
+	return b.wrong(i, 8, what)
+}
+
+func (b *block) put4(i int, v uint32, what string) *misfit {
+	if s := b.slot(i, 4, 4); s != nil {
+		binary.NativeEndian.PutUint32(s, v)
+		return nil
+	}
+	return b.wrong(i, 4, what)
+}
+
+func (b *block) put2(i int, v uint16, what string) *misfit {
+	if s := b.slot(i, 2, 2); s != nil {
+		binary.NativeEndian.PutUint16(s, v)
+		return nil
+	}
+	return b.wrong(i, 2, what)
+}
+
+func (b *block) put1(i int, v uint8, what string) *misfit {
+	if s := b.slot(i, 1, 1); s != nil {
+		s[0] = v
+		return nil
+	}
+	return b.wrong(i, 1, what)
+}
+
+// param is what is known about a parameter.
+func (b *block) param(i int) ParamInfo {
+	switch {
+	case b.known && i < len(b.params):
+		return b.params[i]
+	case !b.known && i < len(b.own):
+		return b.own[i]
+	}
+	return ParamInfo{}
+}
+
+// wrong says that the sizes of argument and parameter differ.
+func (b *block) wrong(i, size int, what string) *misfit {
+	have := b.param(i).Size
+	if have == 0 {
+		return &misfit{detail: what + " is more than a kernel can take"}
+	}
+	s := fmt.Sprintf("%s has %s, the parameter has %d", what, count(size, "byte"), have)
+	switch {
+	case size == 8 && have == 4 && what == "int":
+		s += ": use launch.Int32 if it is an int"
+	case what == "float32" && have == 2:
+		s += ": use launch.Float16 or launch.BFloat16"
+	case what == "float64" && have == 4:
+		s += ": convert it to float32"
+	}
+	return &misfit{detail: s}
+}
+
+// set packs argument i, and says where its memory is, if it has some.
+//
+// x must not escape, which is why the place is returned and stored nowhere:
+// that is what makes the arguments of a launch stay on the caller's stack.
+func (b *block) set(i int, x any) (place, *misfit) {
+	switch x := x.(type) {
+	case *device.Buffer:
+		return b.setBuffer(i, x)
+	case memview.StridedMemoryView:
+		return b.setView(i, &x)
+	case *memview.StridedMemoryView:
+		if x == nil {
+			return place{}, &misfit{detail: "a nil view"}
+		}
+		return b.setView(i, x)
+	case Span:
+		return b.setSpan(i, &x)
+	case *TensorMap:
+		return b.setTensorMap(i, x)
+	}
+	return place{}, b.setValue(i, x)
+}
+
+// setValue packs an argument that is no memory to be checked.
+func (b *block) setValue(i int, x any) *misfit {
+	switch x := x.(type) {
+	case driver.DevicePtr:
+		return b.put8(i, uint64(x), "a device pointer")
+	case int:
+		return b.put8(i, uint64(x), "int")
+	case int32:
+		return b.put4(i, uint32(x), "int32")
+	case int64:
+		return b.put8(i, uint64(x), "int64")
+	case float32:
+		return b.put4(i, math.Float32bits(x), "float32")
+	case float64:
+		return b.put8(i, math.Float64bits(x), "float64")
+	case uint:
+		return b.put8(i, uint64(x), "uint")
+	case uint32:
+		return b.put4(i, x, "uint32")
+	case uint64:
+		return b.put8(i, x, "uint64")
+	case uintptr:
+		return b.put8(i, uint64(x), "uintptr")
+	case bool: // B237: one byte, 0 or 1
+		var v uint8
+		if x {
+			v = 1
+		}
+		return b.put1(i, v, "bool")
+	case int8:
+		return b.put1(i, uint8(x), "int8")
+	case int16:
+		return b.put2(i, uint16(x), "int16")
+	case uint8:
+		return b.put1(i, x, "uint8")
+	case uint16:
+		return b.put2(i, x, "uint16")
+	case float16.Float16:
+		return b.put2(i, uint16(x), "float16")
+	case minifloat.BFloat16:
+		return b.put2(i, uint16(x), "bfloat16")
+	case complex64:
+		return b.setComplex(i, uint64(math.Float32bits(real(x)))|uint64(math.Float32bits(imag(x)))<<32)
+	case complex128:
+		return b.setWide(i, math.Float64bits(real(x)), math.Float64bits(imag(x)))
+	case Number:
+		return b.setNumber(i, x)
+	case Condition:
+		return b.put8(i, uint64(x.handle), "a condition")
+	case nil:
+		return &misfit{detail: "nil has no type: pass driver.DevicePtr(0) for a null pointer"}
+	}
+	return b.setPlain(i, x)
+}
+
+// setComplex packs two floats; the parameter is aligned as C aligns them.
+func (b *block) setComplex(i int, v uint64) *misfit { return b.put8(i, v, "complex64") }
+
+func (b *block) setWide(i int, lo, hi uint64) *misfit {
+	s := b.slot(i, 16, 16)
+	if s == nil {
+		return b.wrong(i, 16, "complex128")
+	}
+	binary.NativeEndian.PutUint64(s, lo)
+	binary.NativeEndian.PutUint64(s[8:], hi)
+	return nil
+}
+
+func (b *block) setNumber(i int, n Number) *misfit {
+	if n.lost {
+		v := strconv.FormatUint(n.bits, 10)
+		if n.minus {
+			v = strconv.FormatInt(int64(n.bits), 10)
+		}
+		return &misfit{detail: v + " does not fit " + n.name}
+	}
+	switch n.size {
+	case 1:
+		return b.put1(i, uint8(n.bits), "a number")
+	case 2:
+		return b.put2(i, uint16(n.bits), "a number")
+	case 4:
+		return b.put4(i, uint32(n.bits), "a number")
+	case 8:
+		return b.put8(i, n.bits, "a number")
+	}
+	return &misfit{detail: "a launch.Number that no function of this package made"}
+}
+
+// setBuffer packs the address of a buffer, which the caller checks further.
+func (b *block) setBuffer(i int, x *device.Buffer) (at place, m *misfit) {
+	if x == nil {
+		return at, &misfit{detail: "a nil buffer: pass driver.DevicePtr(0) for a null pointer"}
+	}
+	if x.Closed() {
+		return at, &misfit{detail: "a closed buffer", err: ErrClosed}
+	}
+	if x.Size() > 0 {
+		at = place{x.DLDevice(), x}
+	}
+	return at, b.put8(i, uint64(x.Ptr()), "a buffer's address")
+}
+
+// setView packs the address of a view's first element.
+func (b *block) setView(i int, v *memview.StridedMemoryView) (place, *misfit) {
+	addr, dev, m := viewAddress(v)
+	if m != nil {
+		return place{}, m
+	}
+	return place{dev: dev}, b.put8(i, uint64(addr), "a view's address")
+}
+
+// viewAddress checks that the memory of a view is there. That of an empty view
+// is not asked about (B044).
+func viewAddress(v *memview.StridedMemoryView) (addr uintptr, dev dlpack.Device, m *misfit) {
+	if !v.Live() {
+		return 0, dev, &misfit{detail: "a view of memory that was given back", err: ErrClosed}
+	}
+	if v.Size() != 0 {
+		dev = v.Device()
+	}
+	return v.Addr(), dev, nil
+}
+
+func (b *block) setSpan(i int, x *Span) (at place, m *misfit) {
+	v := &x.view
+	if n := v.NDim(); n != x.rank {
+		return at, &misfit{detail: fmt.Sprintf("a view of %s for a span of %d", count(n, "axis"), x.rank), err: dlpack.ErrLayout}
+	}
+	addr, dev, m := viewAddress(v)
+	if m != nil {
+		return at, m
+	}
+	word := 4
+	if x.wide {
+		word = 8
+	}
+	s := b.slot(i, 8+2*word*x.rank, 8)
+	if s == nil {
+		return at, b.wrong(i, 8+2*word*x.rank, "a span of "+count(x.rank, "axis"))
+	}
+	binary.NativeEndian.PutUint64(s, uint64(addr))
+	extents, strides := s[8:8+word*x.rank], s[8+word*x.rank:]
+	for d := range x.rank {
+		n, stride := v.Dim(d), v.Stride(d)
+		if x.wide {
+			binary.NativeEndian.PutUint64(extents[8*d:], uint64(n))
+			binary.NativeEndian.PutUint64(strides[8*d:], uint64(stride))
+			continue
+		}
+		if int64(int32(n)) != n || int64(int32(stride)) != stride {
+			return at, &misfit{detail: fmt.Sprintf("extent %d or stride %d of axis %d does not fit an int32: use MDSpan", n, stride, d), err: dlpack.ErrOverflow}
+		}
+		binary.NativeEndian.PutUint32(extents[4*d:], uint32(n))
+		binary.NativeEndian.PutUint32(strides[4*d:], uint32(stride))
+	}
+	return place{dev: dev}, nil
+}
+
+// setPlain packs a value of any type without pointers: structs by value,
+// arrays, and numbers of a type of the caller's (B239).
+func (b *block) setPlain(i int, x any) *misfit {
+	t := reflect.TypeOf(x)
+	l := plainOf(t)
+	if l.refused != "" {
+		return &misfit{detail: l.refused}
+	}
+	if b.known && l.size == int(b.params[i].Size) && b.params[i].Offset%uintptr(l.align) != 0 {
+		return &misfit{detail: fmt.Sprintf("%s is aligned to %d bytes, the parameter lies at %d", t, l.align, b.params[i].Offset)}
+	}
+	s := b.slot(i, l.size, l.align)
+	if s == nil {
+		return b.wrong(i, l.size, t.String())
+	}
+	copy(s, valueBytes(x, l.size))
+	return nil
+}
+
+// plain is what is known about a type that is passed by value.
+type plain struct {
+	size, align int // as C has them
+	refused     string
+}
+
+var plains sync.Map // reflect.Type -> *plain
+
+func plainOf(t reflect.Type) *plain {
+	if p, ok := plains.Load(t); ok {
+		return p.(*plain)
+	}
+	p := &plain{size: int(t.Size())}
+	p.align, p.refused = layoutOf(t, t.String())
+	if p.refused == "" && p.size == 0 {
+		p.refused = t.String() + " has no bytes"
+	}
+	if p.refused == "" && p.size%p.align != 0 {
+		p.refused = fmt.Sprintf("%s has %d bytes, in C it would be padded to a multiple of %d", t, p.size, p.align)
+	}
+	actual, _ := plains.LoadOrStore(t, p)
+	return actual.(*plain)
+}
+
+// layoutOf returns the alignment that C gives a type, and why it cannot be
+// passed, or "". path names the type or field.
+func layoutOf(t reflect.Type, path string) (align int, refused string) {
+	switch t.Kind() {
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr, reflect.Float32, reflect.Float64:
+		return t.Align(), ""
+	case reflect.Complex64: // float2 and cuda::std::complex are aligned to their size
+		return 8, ""
+	case reflect.Complex128:
+		return 16, ""
+	case reflect.Array:
+		if t.Len() == 0 {
+			return 1, path + " has no elements, which C does not know"
+		}
+		return layoutOf(t.Elem(), path)
+	case reflect.Struct:
+		align = 1
+		for i := range t.NumField() {
+			f := t.Field(i)
+			name := path + "." + f.Name
+			a, why := layoutOf(f.Type, name)
+			if why != "" {
+				return 1, why
+			}
+			if f.Type.Size() == 0 {
+				return 1, name + " has no bytes, which C does not know"
+			}
+			if f.Offset%uintptr(a) != 0 {
+				return 1, fmt.Sprintf("%s lies at byte %d, in C it is aligned to %d: put padding before it", name, f.Offset, a)
+			}
+			if f.Type.Size()%uintptr(a) != 0 {
+				return 1, fmt.Sprintf("%s has %d bytes, in C it would be padded to a multiple of %d", name, f.Type.Size(), a)
+			}
+			align = max(align, a)
+		}
+		return align, ""
+	}
+	return 1, fmt.Sprintf("%s is a %v, which a kernel cannot have: pass its device address", path, t.Kind())
+}
+
+// reach checks that a kernel on the stream's device reaches the memory of an
+// argument (B277, B287, B289).
+func reach(at *place, dev *device.Device, cfg *Config) *misfit {
+	switch at.dev.Type {
+	case 0, dlpack.DeviceCUDAHost, dlpack.DeviceCUDAManaged:
+		return nil
+	case dlpack.DeviceCUDA:
+		if int(at.dev.ID) == dev.Ordinal() {
+			return nil
+		}
+		return reachPeer(at, dev, cfg)
+	case dlpack.DeviceCPU:
+		if at.buffer != nil && at.buffer.Info().DeviceAccessible {
+			return nil
+		}
+		return &misfit{detail: fmt.Sprintf("memory of the host, which kernels on %v cannot reach: copy it to the device, or use pinned or managed memory", dev), err: ErrDevice}
+	}
+	return &misfit{detail: fmt.Sprintf("memory of %v, which kernels on %v cannot reach", at.dev, dev), err: ErrDevice}
+}
+
+func reachPeer(at *place, dev *device.Device, cfg *Config) *misfit {
+	owner, err := device.Open(int(at.dev.ID))
+	if err != nil {
+		return &misfit{detail: fmt.Sprintf("memory of device %d, and the launch is on %v", at.dev.ID, dev), err: ErrDevice}
+	}
+	can, err := dev.CanAccess(owner)
+	if err != nil {
+		return &misfit{detail: fmt.Sprintf("memory of %v", owner), err: err}
+	}
+	switch {
+	case !can:
+		return &misfit{detail: fmt.Sprintf("memory of %v, which kernels on %v cannot reach: copy it", owner, dev), err: ErrDevice}
+	case !cfg.AllowPeer:
+		return &misfit{detail: fmt.Sprintf("memory of %v, and the launch is on %v: copy it, or enable access and set AllowPeer", owner, dev), err: ErrDevice}
+	}
+	return nil
+}

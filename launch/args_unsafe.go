@@ -1,0 +1,56 @@
+package launch
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/go-handoff/handoff/device/driver"
+)
+
+// cMemory is a block of C memory that is freed when nobody has it any more.
+// The driver keeps nothing of it after a call, so that no order matters.
+type cMemory struct {
+	addr uintptr
+	ptr  unsafe.Pointer
+	size int
+}
+
+// newCMemory returns size zeroed bytes, or nil if there are none.
+func newCMemory(size int) *cMemory {
+	p := callocC(size)
+	if p == nil {
+		return nil
+	}
+	m := &cMemory{addr: uintptr(p), ptr: p, size: size}
+	runtime.AddCleanup(m, freeC, p)
+	return m
+}
+
+// carve cuts a block into attributes, pointers and the bytes behind them.
+func carve(m *cMemory, attrs, n, size int) ([]driver.LaunchAttribute, []uintptr, []byte) {
+	// SAFETY: C memory of exactly these three arrays in this order, aligned for
+	// the strictest, and alive while m is, which is in the same struct.
+	a := unsafe.Slice((*driver.LaunchAttribute)(m.ptr), attrs)
+	p := unsafe.Add(m.ptr, attrs*int(unsafe.Sizeof(driver.LaunchAttribute{})))
+	return a, unsafe.Slice((*uintptr)(p), n), unsafe.Slice((*byte)(unsafe.Add(p, 8*n)), size)
+}
+
+// params is the list of pointers, as the driver takes it.
+func (b *block) list() unsafe.Pointer {
+	// SAFETY: C memory of the block, which the caller keeps until the call is
+	// over.
+	return unsafe.Pointer(unsafe.SliceData(b.ptrs))
+}
+
+// attrsAddr is the address of the attributes.
+func (b *block) attrsAddr() uintptr { return b.mem.addr }
+
+// valueBytes is the memory of a value of a type without pointers, which an
+// interface holds by reference. The value is not changed.
+func valueBytes(x any, size int) []byte {
+	// SAFETY: an interface is two words: its type, and the address of the
+	// value, unless the type is a pointer, which callers have excluded. A test
+	// compares it with what reflection says. x keeps the value alive while the
+	// slice is used, which is during one copy.
+	return unsafe.Slice((*byte)((*[2]unsafe.Pointer)(unsafe.Pointer(&x))[1]), size)
+}

@@ -1,0 +1,28 @@
+package launch
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/go-handoff/handoff/device"
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/internal/cptr"
+)
+
+// bodyHandles copies the list of a conditional node's graphs, which the driver
+// owns.
+func bodyHandles(addr uintptr, n int) []driver.GraphHandle {
+	return slices.Clone(cptr.Slice[driver.GraphHandle](addr, n))
+}
+
+// fillAccess writes the list of the devices that may use an allocation.
+func fillAccess(m *cMemory, peers []*device.Device) {
+	// SAFETY: C memory for that many elements.
+	list := unsafe.Slice((*driver.MemAccessDesc)(m.ptr), len(peers))
+	for i, p := range peers {
+		list[i] = driver.MemAccessDesc{
+			Location: driver.MemLocation{Type: driver.MemLocationTypeDevice, ID: int32(p.Ordinal())},
+			Flags:    driver.MemAccessFlagsProtReadwrite,
+		}
+	}
+}
