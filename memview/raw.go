@@ -65,7 +65,7 @@ func FromLent(r *Raw, l Lender, gen uint64, slot int) (StridedMemoryView, error)
 // the copy, for callers that fill many views in place. On an error v is the
 // zero view.
 func (v *StridedMemoryView) SetLent(r *Raw, l Lender, gen uint64, slot int) error {
-	if v.base != nil || v.layout.offset != 0 || v.layout.more != nil || v.owner.kind == ownerManaged {
+	if v.base != nil || v.layout.offset != 0 || v.layout.more != nil || v.place != nil || v.owner.kind == ownerManaged {
 		*v = StridedMemoryView{}
 	}
 	if err := v.setRaw(r); err != nil {

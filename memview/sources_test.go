@@ -12,11 +12,8 @@ import (
 	"github.com/go-handoff/handoff/cai"
 	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/dlpack/minifloat"
-	"github.com/go-handoff/handoff/internal/leak"
 	"github.com/go-handoff/handoff/memview"
 )
-
-func TestMain(m *testing.M) { leak.Main(m) }
 
 // needCgo skips tests of DLPack tensors in builds that cannot make any.
 func needCgo(t testing.TB) {

@@ -10,7 +10,7 @@ import (
 // StridedMemoryView describes an array in memory that somebody else may own:
 // address, element type, [Layout], device, and whether it may be written.
 //
-// It is a value of some 250 bytes; copies and parts of it share one [Owner].
+// It is a value of some 260 bytes; copies and parts of it share one [Owner].
 // Methods that change shape or type return a new view of the same memory and
 // copy nothing. A view may be used from several goroutines at once; access to
 // the elements is for the caller to order. The zero view has no memory: every
@@ -22,6 +22,7 @@ type StridedMemoryView struct {
 	flags  dlpack.Flags
 	device dlpack.Device
 	owner  Owner
+	place  *place // what is known of the memory and its streams beyond device, or nil
 	layout Layout
 }
 
@@ -75,10 +76,6 @@ func (v StridedMemoryView) ReadOnly() bool { return v.flags&dlpack.FlagReadOnly 
 
 // Padded reports whether elements narrower than a byte take a byte each.
 func (v StridedMemoryView) Padded() bool { return v.flags&dlpack.FlagSubbyteTypePadded != 0 }
-
-// HostAccessible reports whether the CPU can reach the memory. Memory that a
-// device uses as well has to be ordered by the caller before it is touched.
-func (v StridedMemoryView) HostAccessible() bool { return v.device.Type.HostAccessible() }
 
 // ContiguousC reports whether the elements lie in C order without gaps.
 func (v StridedMemoryView) ContiguousC() bool { return v.layout.isC() }
