@@ -620,6 +620,7 @@ static ho_PyObject *cross(const ho_ext_function *fn, ho_ext_frame *f)
 	f->err_class = f->err_text = NULL;
 	f->exc = NULL;
 	f->exc_owner = NULL;
+	f->interrupt = NULL;
 	f->thread = (uint64_t)pthread_self();
 	f->slot = take_slot();
 	if (fn->flags & HO_EXT_QUICK) {

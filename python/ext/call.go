@@ -159,7 +159,7 @@ func (fn *function) runContext(c *call) {
 		select {
 		case <-done:
 			if interrupted {
-				c.f.status, c.f.errText = 1, nil
+				c.raiseInterrupt()
 			}
 			return
 		case <-tick.C:
@@ -169,6 +169,17 @@ func (fn *function) runContext(c *call) {
 			}
 		}
 	}
+}
+
+// raiseInterrupt makes the exception of the signal handler the outcome of the
+// call, whatever the function returned.
+func (c *call) raiseInterrupt() {
+	f := c.f
+	if f.excOwner != 0 {
+		dlpack.ReleaseOwner(uintptr(f.excOwner))
+	}
+	f.status, f.errText = 1, nil
+	f.exc, f.excOwner = f.interrupt, 0
 }
 
 // guard turns what must not cross into C into an exception: a panic, and a

@@ -67,6 +67,7 @@ typedef struct ho_ext_frame {
 	uint64_t thread;   /* pthread_self() of the calling thread */
 	uint32_t slot;     /* Go's state for this call, see take_slot */
 	uint32_t unused;
+	ho_PyObject *interrupt; /* exception of a signal handler (a reference), see ho_ext_signals */
 	ho_ext_value out_inline[HO_EXT_INLINE_RESULTS];
 	uint8_t scratch_inline[HO_EXT_SCRATCH];
 } ho_ext_frame;
@@ -77,6 +78,7 @@ _Static_assert(offsetof(ho_ext_frame, out_len) == 40, "mirrored in frame.go");
 _Static_assert(offsetof(ho_ext_frame, spilled) == 64, "mirrored in frame.go");
 _Static_assert(offsetof(ho_ext_frame, thread) == 120, "mirrored in frame.go");
 _Static_assert(offsetof(ho_ext_frame, slot) == 128, "mirrored in frame.go");
+_Static_assert(offsetof(ho_ext_frame, interrupt) == 136, "mirrored in frame.go");
 _Static_assert(sizeof(ho_arg) == 200, "mirrored in frame.go");
 _Static_assert(offsetof(ho_arg, shape) == 32, "mirrored in frame.go");
 
@@ -91,7 +93,7 @@ void *ho_ext_spill(ho_ext_frame *f, size_t bytes);
 ho_owner *ho_ext_retain(ho_ext_frame *f, uint32_t slot, const char **text);
 
 /* Runs Python's signal handlers on the calling thread. 1: one of them raised,
- * and the exception is in f->exc; 0 otherwise. Only between ho_ext_enter's
+ * and the exception is in f->interrupt; 0 otherwise. Only between ho_ext_enter's
  * start and end, on the calling thread, with the GIL released. */
 int ho_ext_signals(ho_ext_frame *f);
 

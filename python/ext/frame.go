@@ -94,6 +94,7 @@ type frame struct {
 	tstate           uint64
 	thread           uint64
 	slot             uint32
+	interrupt        uint64 // PyObject*, a reference
 }
 
 // Sizes and offsets are asserted in ext.h against the same numbers.
@@ -106,6 +107,7 @@ var (
 	_ [64]byte  = [unsafe.Offsetof(frame{}.spilled)]byte{}
 	_ [120]byte = [unsafe.Offsetof(frame{}.thread)]byte{}
 	_ [128]byte = [unsafe.Offsetof(frame{}.slot)]byte{}
+	_ [136]byte = [unsafe.Offsetof(frame{}.interrupt)]byte{}
 )
 
 // call is the Go side of one call from Python. It is used again for later

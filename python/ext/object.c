@@ -86,17 +86,17 @@ ho_owner *ho_ext_retain(ho_ext_frame *f, uint32_t slot, const char **text)
 
 int ho_ext_signals(ho_ext_frame *f)
 {
-	if (f->exc)
+	if (f->interrupt)
 		return 1;
 	if (unusable()) /* a daemon thread at the end of the process */
 		return 0;
 	ho_py.PyEval_RestoreThread(f->tstate);
 	if (ho_py.PyErr_CheckSignals() < 0) {
 		const char *text;
-		f->exc = catch_error(f, NULL, &text);
+		f->interrupt = catch_error(f, NULL, &text);
 	}
 	f->tstate = ho_py.PyEval_SaveThread();
-	return f->exc != NULL;
+	return f->interrupt != NULL;
 }
 
 ho_owner *ho_ext_own(ho_ext_frame *f, ho_PyObject *o, const char **text)

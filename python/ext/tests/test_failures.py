@@ -226,7 +226,9 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("call", ["testmod.wait(60.0)", "testmod.stubborn(60.0)"])
+@pytest.mark.parametrize(
+    "call", ["testmod.wait(60.0)", "testmod.stubborn(60.0)", "testmod.wait_and_call(lambda: 1 / 0)"]
+)
 def test_keyboard_interrupt(run: Run, call: str) -> None:
     """B377: Ctrl-C ends a call with a context, and only that call."""
     done = run(INTERRUPT.format(call=call, after="print(testmod.wait(0.01))"))

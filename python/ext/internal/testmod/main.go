@@ -217,6 +217,11 @@ var module = ext.New("testmod", "Functions for the tests of python/ext.").
 		<-ctx.Done()
 		return "finished after all"
 	}, "Waits for Ctrl-C and returns a result.").
+	Func("wait_and_call(f)", func(ctx context.Context, f ext.Object) error {
+		<-ctx.Done()
+		_, err := f.Call()
+		return err
+	}, "Waits for Ctrl-C, calls f and returns its error.").
 	Func("rendezvous(n)", rendezvous, "Returns when n threads are inside.").
 	// Lifetimes.
 	Func("stash(x)", func(x view) { stashed = x }, "Lets a borrowed view escape.").
