@@ -33,11 +33,15 @@ type jit struct {
 	keys        []int32
 	words       []uintptr
 	errors, log []byte
-	errorsSize  int // index in words
-	logSize     int
 }
 
-func newJIT(o *JITOptions) *jit {
+// jitOption is one more option.
+type jitOption struct {
+	key   int32
+	value uintptr
+}
+
+func newJIT(o *JITOptions, more ...jitOption) *jit {
 	j := &jit{errors: make([]byte, logSize), log: make([]byte, logSize)}
 	// SAFETY: the addresses of two blocks of Go memory, pinned until release;
 	// the driver writes at most logSize bytes to each.
@@ -47,10 +51,8 @@ func newJIT(o *JITOptions) *jit {
 		return uintptr(unsafe.Pointer(p))
 	}
 	j.add(driver.JITErrorLogBuffer, first(j.errors))
-	j.errorsSize = len(j.words)
 	j.add(driver.JITErrorLogBufferSizeBytes, logSize)
 	j.add(driver.JITInfoLogBuffer, first(j.log))
-	j.logSize = len(j.words)
 	j.add(driver.JITInfoLogBufferSizeBytes, logSize)
 	if o != nil {
 		j.number(driver.JITMaxRegisters, o.MaxRegisters)
@@ -63,6 +65,9 @@ func newJIT(o *JITOptions) *jit {
 		j.flag(driver.JITGenerateDebugInfo, o.Debug)
 		j.flag(driver.JITGenerateLineInfo, o.LineInfo)
 		j.flag(driver.JITLogVerbose, o.Verbose)
+	}
+	for _, m := range more {
+		j.add(m.key, m.value)
 	}
 	j.pin.Pin(unsafe.SliceData(j.words))
 	return j

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -126,6 +125,7 @@ type ObjectCode struct {
 	symbols map[string]string
 	jit     *JITOptions
 	log     string
+	pch     PCHStatus
 
 	tables func(string) ([]ParamInfo, error) // by the name in the code
 
@@ -200,6 +200,16 @@ func (c *ObjectCode) Code() []byte { return c.code }
 // warnings, mostly. It is "" for code from elsewhere or from a cache.
 func (c *ObjectCode) Log() string { return c.log }
 
+// PCHStatus says what became of precompiled headers when the code was compiled.
+func (c *ObjectCode) PCHStatus() PCHStatus { return c.pch }
+
+// copy returns the same code as an object of its own, not loaded.
+func (c *ObjectCode) copy() *ObjectCode {
+	d := newObject(c.format, c.code, ObjectOptions{Name: c.name, Symbols: c.symbols, JIT: c.jit})
+	d.log, d.pch = c.log, c.pch
+	return d
+}
+
 // Symbols returns a copy of the map from names to names in the code.
 func (c *ObjectCode) Symbols() map[string]string { return maps.Clone(c.symbols) }
 
@@ -254,11 +264,7 @@ func (c *ObjectCode) known(lib *library) string {
 	if len(names) == 0 {
 		return ""
 	}
-	const most = 16
-	if len(names) > most {
-		names = append(names[:most], "…")
-	}
-	return "there are " + strings.Join(names, ", ")
+	return "there are " + joinNames(names)
 }
 
 // Global returns address and size in bytes of a variable of the code in a
@@ -328,15 +334,9 @@ func (c *ObjectCode) open(op string) (*library, error) {
 	if err != nil {
 		return nil, err
 	}
-	image := c.code
-	if c.format == FormatPTX || c.format == FormatOpaque {
-		if image[len(image)-1] != 0 {
-			image = append(image[:len(image):len(image)], 0) // a copy
-		}
-	}
 	jit := newJIT(c.jit)
 	defer jit.release()
-	h, res := d.LibraryLoadData(image, jit.options(), jit.values(), nil, nil)
+	h, res := d.LibraryLoadData(zeroEnded(c), jit.options(), jit.values(), nil, nil)
 	if res != driver.Success {
 		return nil, c.explain(op, res, jit)
 	}

@@ -25,15 +25,15 @@ func (t *paramTables) lookup(name string) ([]ParamInfo, error) {
 	}
 	p, ok := t.kernels[name]
 	if !ok {
-		return nil, fmt.Errorf("launch: parameters of kernel %s: the code has %s: %w", name, list(t.names()), ErrNoKernel)
+		return nil, fmt.Errorf("launch: parameters of kernel %s: the code has %s: %w", name, joinNames(t.names()), ErrNoKernel)
 	}
 	return p, nil
 }
 
 func (t *paramTables) names() []string { return slices.Sorted(maps.Keys(t.kernels)) }
 
-// list joins names for a message.
-func list(names []string) string {
+// joinNames joins names for a message.
+func joinNames(names []string) string {
 	const most = 16
 	switch {
 	case len(names) == 0:

@@ -3,8 +3,8 @@ package launch
 import "sync/atomic"
 
 var stats struct {
-	libraries, kernels, collected, compiled, hits atomic.Int64
-	graphs, execs, holds                          atomic.Int64
+	libraries, kernels, collected, compiled, hits, cacheErrors atomic.Int64
+	graphs, execs, holds                                       atomic.Int64
 }
 
 // Statistics are counts since the process began, and what is alive now.
@@ -22,6 +22,9 @@ type Statistics struct {
 	// Compiled counts compilations and links that ran, CacheHits those that a
 	// cache answered.
 	Compiled, CacheHits int64
+	// CacheErrors counts entries that could not be read or kept, which is no
+	// error of the compilation.
+	CacheErrors int64
 }
 
 // Stats returns the counts of this process.
@@ -30,8 +33,9 @@ func Stats() Statistics {
 		Libraries: stats.libraries.Load(),
 		Kernels:   stats.kernels.Load(),
 		Graphs:    stats.graphs.Load(), GraphExecs: stats.execs.Load(), Held: stats.holds.Load(),
-		Collected: stats.collected.Load(),
-		Compiled:  stats.compiled.Load(),
-		CacheHits: stats.hits.Load(),
+		Collected:   stats.collected.Load(),
+		Compiled:    stats.compiled.Load(),
+		CacheHits:   stats.hits.Load(),
+		CacheErrors: stats.cacheErrors.Load(),
 	}
 }
