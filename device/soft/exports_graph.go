@@ -8,7 +8,6 @@ import "C"
 
 import (
 	"os"
-	"runtime"
 	"unsafe"
 
 	"github.com/go-handoff/handoff/device/soft/internal/engine"
@@ -44,7 +43,7 @@ func ho_soft_cuGraphClone(out *C.ho_graph, g C.ho_graph) C.ho_result {
 }
 
 // add adds a node; p may be filled with what comes back.
-func add(api string, out *C.ho_graph_node, g C.ho_graph, deps *C.ho_graph_node, n C.size_t, fill func(e *eng, p *engine.NodeParams) code, after func(p *engine.NodeParams)) C.ho_result {
+func add(api string, out *C.ho_graph_node, g C.ho_graph, deps *C.ho_graph_node, n C.size_t, fill func(e *eng, p *engine.NodeParams) code, after func(e *eng, h engine.Handle, p *engine.NodeParams)) C.ho_result {
 	return call(api, func(e *eng, t *thr) code {
 		d, ok := handles(deps, n)
 		if out == nil || !ok {
@@ -58,7 +57,7 @@ func add(api string, out *C.ho_graph_node, g C.ho_graph, deps *C.ho_graph_node, 
 		if c == 0 {
 			*out = C.ho_graph_node(h)
 			if after != nil {
-				after(&p)
+				after(e, h, &p)
 			}
 		}
 		return c
@@ -119,40 +118,48 @@ func kernelNode(k *C.ho_kernel_node_params) func(*eng, *engine.NodeParams) code 
 	}
 }
 
-// argBlock is the arguments of a node in C memory, for those who ask for them: a list of
-// pointers and the bytes behind it.
-func argBlock(p *engine.NodeParams, list []engine.Param) *unsafe.Pointer {
-	w := p.Kernel.Work
-	if b, ok := w.C.(*unsafe.Pointer); ok {
-		return b
-	}
-	n := len(list)
-	mem := C.calloc(1, C.size_t(8*(n+1)+len(p.Kernel.Args)+16))
-	if mem == nil {
+// cmem is C memory of a node.
+type cmem struct{ p unsafe.Pointer }
+
+func (m cmem) Addr() unsafe.Pointer { return m.p }
+func (m cmem) Free()                { C.free(m.p) }
+
+// newMem is n bytes of C memory, nil if there are none.
+func newMem(n int) engine.Memory {
+	p := C.calloc(1, C.size_t(n))
+	if p == nil {
 		return nil
 	}
-	// SAFETY: the block has n+1 pointers and then the bytes; it is freed when the work is collected,
-	// after its node or executable has gone.
-	ptrs := unsafe.Slice((*unsafe.Pointer)(mem), n+1)
-	bytes := unsafe.Add(mem, 8*(n+1))
-	copy(unsafe.Slice((*byte)(bytes), len(p.Kernel.Args)+1), p.Kernel.Args)
+	return cmem{p}
+}
+
+// argBlock is the arguments of a node for those who ask for them: a list of pointers and the
+// bytes behind it.
+func argBlock(p *engine.NodeParams) engine.Memory {
+	list, args := p.Kernel.Params, p.Kernel.Args
+	m := newMem(8*(len(list)+1) + len(args) + 16)
+	if m == nil {
+		return nil
+	}
+	// SAFETY: the block has a pointer for each parameter, one more, and then the bytes.
+	ptrs := unsafe.Slice((*unsafe.Pointer)(m.Addr()), len(list)+1)
+	bytes := unsafe.Add(m.Addr(), 8*(len(list)+1))
+	copy(unsafe.Slice((*byte)(bytes), len(args)+1), args)
 	for i, a := range list {
 		ptrs[i] = unsafe.Add(bytes, a.Offset)
 	}
-	w.C = (*unsafe.Pointer)(mem)
-	runtime.AddCleanup(w, func(m unsafe.Pointer) { C.free(m) }, mem)
-	return (*unsafe.Pointer)(mem)
+	return m
 }
 
-func storeKernel(e *eng, p *engine.NodeParams, k *C.ho_kernel_node_params) code {
-	if k == nil {
+func storeKernel(e *eng, n C.ho_graph_node, k *C.ho_kernel_node_params) code {
+	p, c := e.Node(engine.Handle(n))
+	if c != 0 {
+		return c
+	}
+	if p.Type != engine.NodeKernel || k == nil {
 		return invalid
 	}
-	f := p.Kernel.Func
-	if f == 0 {
-		f = p.Kernel.Kernel
-	}
-	list, _, c := e.Params(f)
+	mem, c := e.NodeMemory(engine.Handle(n), argBlock)
 	if c != 0 {
 		return c
 	}
@@ -161,7 +168,7 @@ func storeKernel(e *eng, p *engine.NodeParams, k *C.ho_kernel_node_params) code 
 		_func: C.ho_function(p.Kernel.Func), kern: C.ho_kernel(p.Kernel.Kernel), ctx: C.ho_context(p.Kernel.Ctx),
 		grid_x: C.uint32_t(cfg.Grid[0]), grid_y: C.uint32_t(cfg.Grid[1]), grid_z: C.uint32_t(cfg.Grid[2]),
 		block_x: C.uint32_t(cfg.Block[0]), block_y: C.uint32_t(cfg.Block[1]), block_z: C.uint32_t(cfg.Block[2]),
-		shared_bytes: C.uint32_t(cfg.Shared), params: argBlock(p, list),
+		shared_bytes: C.uint32_t(cfg.Shared), params: (*unsafe.Pointer)(mem),
 	}
 	return engine.Success
 }
@@ -173,16 +180,7 @@ func ho_soft_cuGraphAddKernelNode(out *C.ho_graph_node, g C.ho_graph, deps *C.ho
 
 //export ho_soft_cuGraphKernelNodeGetParams
 func ho_soft_cuGraphKernelNodeGetParams(n C.ho_graph_node, k *C.ho_kernel_node_params) C.ho_result {
-	return call("cuGraphKernelNodeGetParams", func(e *eng, _ *thr) code {
-		p, c := e.Node(engine.Handle(n))
-		if c != 0 {
-			return c
-		}
-		if p.Type != engine.NodeKernel {
-			return invalid
-		}
-		return storeKernel(e, &p, k)
-	})
+	return call("cuGraphKernelNodeGetParams", func(e *eng, _ *thr) code { return storeKernel(e, n, k) })
 }
 
 //export ho_soft_cuGraphKernelNodeSetParams
@@ -422,7 +420,9 @@ func allocNode(a *C.ho_mem_alloc_node_params) func(*eng, *engine.NodeParams) cod
 
 //export ho_soft_cuGraphAddMemAllocNode
 func ho_soft_cuGraphAddMemAllocNode(out *C.ho_graph_node, g C.ho_graph, deps *C.ho_graph_node, n C.size_t, a *C.ho_mem_alloc_node_params) C.ho_result {
-	return add("cuGraphAddMemAllocNode", out, g, deps, n, allocNode(a), func(p *engine.NodeParams) { a.dptr = C.ho_devptr(p.Alloc.Addr) })
+	return add("cuGraphAddMemAllocNode", out, g, deps, n, allocNode(a), func(_ *eng, _ engine.Handle, p *engine.NodeParams) {
+		a.dptr = C.ho_devptr(p.Alloc.Addr)
+	})
 }
 
 //export ho_soft_cuGraphMemAllocNodeGetParams
@@ -502,29 +502,30 @@ func ho_soft_cuGraphAddNode(out *C.ho_graph_node, g C.ho_graph, deps *C.ho_graph
 	if !plainEdges(data, n) {
 		return C.ho_result(engine.NotSupported)
 	}
-	return add("cuGraphAddNode", out, g, deps, n, general(np), func(p *engine.NodeParams) {
+	return add("cuGraphAddNode", out, g, deps, n, general(np), func(e *eng, h engine.Handle, p *engine.NodeParams) {
 		u := unsafe.Pointer(&np.u) // SAFETY: as in general.
 		switch p.Type {
 		case engine.NodeMemAlloc:
 			(*C.ho_mem_alloc_node_params)(u).dptr = C.ho_devptr(p.Alloc.Addr)
 		case engine.NodeConditional:
-			(*C.ho_conditional_node_params)(u).bodies = bodies(p.Cond.Bodies)
+			mem, _ := e.NodeMemory(h, bodies)
+			(*C.ho_conditional_node_params)(u).bodies = (*C.ho_graph)(mem)
 		}
 	})
 }
 
-// bodies is the list of a conditional node's graphs, in C memory that the driver owns. It
-// lives as long as the process: nodes have few, and callers keep the address.
-func bodies(l []engine.Handle) *C.ho_graph {
-	mem := (*C.ho_graph)(C.calloc(C.size_t(len(l)), 8))
-	if mem == nil {
+// bodies is the list of a conditional node's graphs, which the driver owns.
+func bodies(p *engine.NodeParams) engine.Memory {
+	l := p.Cond.Bodies
+	m := newMem(8 * len(l))
+	if m == nil {
 		return nil
 	}
 	// SAFETY: the block has len(l) words.
 	for i, h := range l {
-		unsafe.Slice(mem, len(l))[i] = C.ho_graph(h)
+		unsafe.Slice((*C.ho_graph)(m.Addr()), len(l))[i] = C.ho_graph(h)
 	}
-	return mem
+	return m
 }
 
 //export ho_soft_cuGraphNodeSetParams

@@ -210,8 +210,7 @@ type kernelWork struct {
 	args   []byte
 	viaKer bool
 	attrs  map[int32][64]byte
-	// C is memory that the ABI layer keeps for a node that was asked for its parameters.
-	C any
+	mem    Memory // of a node that was asked for its parameters
 }
 
 func (*kernelWork) nodeType() NodeType { return NodeKernel }
