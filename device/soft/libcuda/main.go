@@ -11,14 +11,12 @@
 // what they are. The environment of package soft applies.
 //
 // A process that also loads a Python extension made with this project must not hold two Go
-// runtimes. There the extension itself exports the names, by including procs.h, and
-// libcuda.so.1 is a link to its file.
+// runtimes: see package names.
 package main
 
-// #cgo CFLAGS: -I${SRCDIR}/.. -I${SRCDIR}/../../driver/include -std=gnu11
-// #include "procs.h"
-import "C"
+import "C" // for -buildmode=c-shared
 
-import _ "github.com/go-handoff/handoff/device/soft"
+// The names.
+import _ "github.com/go-handoff/handoff/device/soft/names"
 
 func main() {}

@@ -599,4 +599,3 @@ func (e *Engine) GraphUpload(t *Thread, xh, sh Handle) Code {
 	_, code := e.stream(t, sh)
 	return code
 }
-

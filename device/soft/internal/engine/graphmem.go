@@ -89,4 +89,3 @@ func (e *Engine) GraphMemTrim(dev int) Code {
 	e.mu.Unlock()
 	return Success
 }
-
