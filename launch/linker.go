@@ -57,7 +57,8 @@ type LinkerOptions struct {
 
 	// LTO optimizes across the inputs, which LTO IR needs.
 	LTO bool
-	// Optimization is the level 1 to 3 (4 for the driver); -1 is none at all.
+	// Optimization is the level: nvJitLink knows 3 only, the driver 1 to 4; -1
+	// is none at all.
 	Optimization int
 	// Debug and LineInfo add information for debuggers and profilers.
 	Debug, LineInfo bool

@@ -106,7 +106,12 @@ func as[T error](t testing.TB, err error) T {
 }
 
 // child is what a process of its own does for a test.
-func child(mode string) int { return 2 }
+func child(mode string) int {
+	if mode == "cache" {
+		return cacheProcess()
+	}
+	return 2
+}
 
 // How long, and how often, a test looks for what the collector does.
 const (

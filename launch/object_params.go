@@ -73,6 +73,12 @@ const (
 )
 
 func (t *paramTables) readCubin(code []byte) error {
+	if len(code) < 64 {
+		return fmt.Errorf("not a cubin: %d bytes: %w", len(code), ErrImage)
+	}
+	// CUDA 12 puts its own version where others have that of the format.
+	code = bytes.Clone(code)
+	binary.LittleEndian.PutUint32(code[20:], uint32(elf.EV_CURRENT))
 	f, err := elf.NewFile(bytes.NewReader(code))
 	if err != nil {
 		return fmt.Errorf("not a cubin: %w: %w", err, ErrImage)
