@@ -3,6 +3,7 @@
 package soft_test
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,6 +29,15 @@ func child(mode string) int {
 			return 2
 		}
 		probe.Run(table)
+		return 0
+	case "forked":
+		d, err := driver.Open(&driver.Options{Provider: driver.ProviderSoft})
+		if err != nil {
+			return 2
+		}
+		probe.SetForked()
+		_, res := d.DeviceGetCount()
+		fmt.Println(int(res))
 		return 0
 	case "read", "write":
 		d, err := driver.Open(&driver.Options{Provider: driver.ProviderSoft})
@@ -94,4 +104,33 @@ func TestHostAccessFaults(t *testing.T) {
 			require.Contains(t, out, "fault")
 		})
 	}
+}
+
+// A program that links the software device has none of the driver's names: it would hide
+// the real driver from what it loads (B371: nor does it need them).
+func TestNoDriverNames(t *testing.T) {
+	f, err := elf.Open(os.Args[0])
+	require.NoError(t, err)
+	defer f.Close()
+	all, _ := f.Symbols()
+	dyn, _ := f.DynamicSymbols()
+	all = append(all, dyn...)
+	require.NotEmpty(t, all)
+	ours := 0
+	for _, s := range all {
+		if strings.HasPrefix(s.Name, "ho_soft_cu") {
+			ours++
+		}
+		if len(s.Name) > 2 && strings.HasPrefix(s.Name, "cu") && s.Name[2] >= 'A' && s.Name[2] <= 'Z' {
+			t.Errorf("symbol %s", s.Name)
+		}
+	}
+	require.Greater(t, ours, 200)
+}
+
+// In a forked child every call is refused at once: the guard in front of Go says so.
+func TestForkGuard(t *testing.T) {
+	out, err := run(t, "forked")
+	require.NoError(t, err, out)
+	require.Equal(t, "3\n", out)
 }

@@ -5,6 +5,7 @@
 #include "procs.h"
 #include "guard.h"
 #include "extra.h"
+#include "ptsz.h"
 
 #ifndef HO_SOFT_GUARDED
 #error "no assembly for this processor in guard.h"
@@ -20,6 +21,37 @@ HO_CUDA_ENTRIES(DECLARE)
 HO_SOFT_EXTRA(DECLARE)
 #undef DECLARE
 
+/* The forms with per-thread default streams. */
+#define REG(name, symbol, version, index) HO_SOFT_PTSZ_REG(symbol##_ptsz, symbol, index)
+HO_SOFT_PTSZ(REG)
+#undef REG
+#define STACK(name, symbol, version) HO_SOFT_PTSZ_ON_STACK(symbol##_ptsz, symbol)
+HO_SOFT_PTSZ_STACK(STACK)
+#undef STACK
+#define ALIAS(name, symbol, version) HO_SOFT_GUARD(symbol##_ptds, symbol)
+HO_SOFT_PTDS(ALIAS)
+#undef ALIAS
+
+#define DECLARE3(name, symbol, version) extern ho_result symbol##_ptsz();
+#define DECLARE4(name, symbol, version, index) extern ho_result symbol##_ptsz();
+#define DECLARED(name, symbol, version) extern ho_result symbol##_ptds();
+HO_SOFT_PTSZ(DECLARE4)
+HO_SOFT_PTSZ_STACK(DECLARE3)
+HO_SOFT_PTDS(DECLARED)
+
+ho_result cuLaunchKernelEx_ptsz(ho_launch_config *config, ho_function f, void **params, ho_word *extra);
+
+ho_result cuLaunchKernelEx_ptsz(ho_launch_config *config, ho_function f, void **params, ho_word *extra)
+{
+	ho_launch_config c;
+
+	if (config == NULL || config->stream != 0)
+		return cuLaunchKernelEx(config, f, params, extra);
+	c = *config;
+	c.stream = HO_STREAM_PER_THREAD;
+	return cuLaunchKernelEx(&c, f, params, extra);
+}
+
 /* What cuGetProcAddress knows: a name in each of its forms, with the version
  * that brought the form. */
 static const struct proc {
@@ -32,6 +64,20 @@ static const struct proc {
 	HO_CUDA_ENTRIES(PROC)
 	HO_SOFT_EXTRA(PROC)
 #undef PROC
+};
+
+/* The same with per-thread default streams, for the calls that differ. */
+static const struct proc per_thread[] = {
+#define PROC4(name, symbol, version, index) {#name, #symbol, version, (void (*)(void))symbol##_ptsz},
+#define PROC3(name, symbol, version) {#name, #symbol, version, (void (*)(void))symbol##_ptsz},
+#define PROCD(name, symbol, version) {#name, #symbol, version, (void (*)(void))symbol##_ptds},
+	HO_SOFT_PTSZ(PROC4)
+	HO_SOFT_PTSZ_STACK(PROC3)
+	HO_SOFT_PTDS(PROCD)
+	PROC3(cuLaunchKernelEx, cuLaunchKernelEx, 11060)
+#undef PROC4
+#undef PROC3
+#undef PROCD
 };
 
 ho_result cuGetProcAddress(char *symbol, void **fn, int version, uint64_t flags);
@@ -47,11 +93,26 @@ static int same(const char *name, const char *base)
 	       (name[n] == 0 || (name[n] == '_' && name[n + 1] == 'v' && name[n + 2] >= '0' && name[n + 2] <= '9' && name[n + 3] == 0));
 }
 
+/* The form of a call for a version; known says whether there is any. */
+static const struct proc *find(const struct proc *list, size_t n, const char *symbol, int version, int *known)
+{
+	const struct proc *best = NULL;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		if (!same(list[i].name, symbol))
+			continue;
+		*known = 1;
+		if (list[i].version <= version && (best == NULL || list[i].version > best->version))
+			best = &list[i];
+	}
+	return best;
+}
+
 ho_result ho_soft_get_proc(char *symbol, void **fn, int version, uint64_t flags, int *found)
 {
 	const struct proc *best = NULL;
 	int known = 0;
-	size_t i;
 
 	if (symbol == NULL || fn == NULL || flags > 2)
 		return HO_CUDA_ERROR_INVALID_VALUE;
@@ -62,13 +123,10 @@ ho_result ho_soft_get_proc(char *symbol, void **fn, int version, uint64_t flags,
 			*found = HO_CU_GET_PROC_ADDRESS_SUCCESS;
 		return HO_CUDA_SUCCESS;
 	}
-	for (i = 0; i < sizeof(procs) / sizeof(procs[0]); i++) {
-		if (!same(procs[i].name, symbol))
-			continue;
-		known = 1;
-		if (procs[i].version <= version && (best == NULL || procs[i].version > best->version))
-			best = &procs[i];
-	}
+	if (flags == HO_CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+		best = find(per_thread, sizeof(per_thread) / sizeof(per_thread[0]), symbol, version, &known);
+	if (best == NULL)
+		best = find(procs, sizeof(procs) / sizeof(procs[0]), symbol, version, &known);
 	if (best != NULL)
 		*fn = (void *)best->fn;
 	if (found != NULL)

@@ -121,3 +121,61 @@ def test_forked_child_is_refused_at_once(libcuda):
         [sys.executable, "-c", code], env=child_env(libcuda), capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "3\n", done.stderr
+
+
+def test_per_thread_default_streams(libcuda):
+    """The forms of the calls in which stream 0 is the calling thread's own."""
+    code = """if True:
+        import ctypes
+        from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+        lib = ctypes.CDLL("libcuda.so.1")
+
+        def proc(name, version, flags):
+            fn, found = c_void_p(), c_int(-1)
+            assert lib.cuGetProcAddress_v2(name, byref(fn), version, c_uint64(flags), byref(found)) == 0
+            assert found.value == 0, name
+            return ctypes.CFUNCTYPE(c_int)(fn.value)
+
+        def ok(code):
+            assert code == 0, code
+
+        def stream_id(fn, stream):
+            out = c_uint64()
+            ok(fn(c_void_p(stream), byref(out)))
+            return out.value
+
+        ok(lib.cuInit(0))
+        ctx = c_void_p()
+        ok(lib.cuDevicePrimaryCtxRetain(byref(ctx), 0))
+        ok(lib.cuCtxSetCurrent(ctx))
+        plain, own = proc(b"cuStreamGetId", 12000, 0), proc(b"cuStreamGetId", 12000, 2)
+        assert stream_id(plain, 0) == stream_id(plain, 1) != stream_id(plain, 2)
+        assert stream_id(own, 0) == stream_id(own, 2) != stream_id(own, 1)
+
+        image = b"handoff-soft-image 1\\nkernel nop\\n"
+        mod, fn, mem, graph, n = c_void_p(), c_void_p(), c_uint64(), c_void_p(), c_size_t()
+        ok(lib.cuModuleLoadData(byref(mod), c_char_p(image)))
+        ok(lib.cuModuleGetFunction(byref(fn), mod, b"nop"))
+        ok(lib.cuMemAlloc_v2(byref(mem), c_size_t(64)))
+
+        class Config(ctypes.Structure):
+            _fields_ = [("dims", c_uint * 7), ("stream", c_void_p), ("attrs", c_void_p), ("n", c_uint)]
+
+        config = Config((c_uint * 7)(1, 1, 1, 1, 1, 1, 0), None, None, 0)
+        # What goes to the thread's own stream is captured with it.
+        ok(lib.cuStreamBeginCapture_v2(c_void_p(2), 2))
+        ok(proc(b"cuMemsetD8Async", 3020, 2)(mem, c_uint(1), c_size_t(64), c_void_p()))
+        eight, two = c_size_t(8), c_size_t(2)
+        ok(proc(b"cuMemsetD2D8Async", 3020, 2)(mem, eight, c_uint(1), eight, two, c_void_p()))
+        ones = [c_uint(1)] * 6
+        ok(proc(b"cuLaunchKernel", 4000, 2)(fn, *ones, c_uint(0), c_void_p(), None, None))
+        ok(proc(b"cuLaunchKernelEx", 11060, 2)(byref(config), fn, None, None))
+        assert config.stream is None
+        ok(lib.cuStreamEndCapture(c_void_p(2), byref(graph)))
+        ok(lib.cuGraphGetNodes(graph, None, byref(n)))
+        print(n.value)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=child_env(libcuda), capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "4\n", done.stderr

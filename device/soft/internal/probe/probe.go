@@ -13,3 +13,7 @@ import "unsafe"
 
 // Run prints the answers of the driver behind a table, an ho_cuda_table, to standard output.
 func Run(table unsafe.Pointer) { C.ho_soft_probe((*C.ho_cuda_table)(table)) }
+
+// SetForked does what fork does in a child process: it sets the mark that package soft's guard
+// looks at.
+func SetForked() { C.ho_soft_forked = 1 }
