@@ -4,10 +4,12 @@ package soft_test
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,6 +41,19 @@ func child(mode string) int {
 		_, res := d.DeviceGetCount()
 		fmt.Println(int(res))
 		return 0
+	case "options":
+		return childOptions()
+	case "environment":
+		d, err := driver.Default() // by HANDOFF_DRIVER
+		if err != nil {
+			fmt.Println(err)
+			return 2
+		}
+		n, _ := d.DeviceGetCount()
+		mem, _ := d.DeviceTotalMem(0)
+		peer, _ := d.DeviceCanAccessPeer(0, 1)
+		fmt.Println(d.Provider(), n, mem, peer, d.Version())
+		return 0
 	case "read", "write":
 		d, err := driver.Open(&driver.Options{Provider: driver.ProviderSoft})
 		if err != nil {
@@ -55,6 +70,41 @@ func child(mode string) int {
 		return 0
 	}
 	return 2
+}
+
+// childOptions enables the software device with options, one of them a fault.
+func childOptions() int {
+	var mu sync.Mutex
+	calls := map[string]int{}
+	err := soft.Enable(&soft.Options{Devices: 3, Memory: 32 << 20, NoPeers: true, Fault: func(api string) int32 {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls[api]++; api == "cuMemAlloc" && calls[api] == 2 {
+			return int32(driver.ErrorOutOfMemory)
+		}
+		return 0
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return 2
+	}
+	d, err := driver.Default()
+	if err != nil {
+		fmt.Println(err)
+		return 2
+	}
+	n, _ := d.DeviceGetCount()
+	c, _ := d.DevicePrimaryCtxRetain(2)
+	p, first := d.MemAlloc(c, 64)
+	_, second := d.MemAlloc(c, 64)
+	q, third := d.MemAlloc(c, 64)
+	fmt.Println(n, int(first), int(second), int(third), soft.LiveObjects().Allocations)
+	d.MemFree(c, p)
+	d.MemFree(c, q)
+	d.DevicePrimaryCtxRelease(2)
+	fmt.Println(soft.LiveObjects() == soft.Live{})
+	fmt.Println(errors.Is(soft.Enable(&soft.Options{}), soft.ErrInUse), soft.Enable(nil))
+	return 0
 }
 
 // run starts the test binary as a child.
@@ -133,4 +183,24 @@ func TestForkGuard(t *testing.T) {
 	out, err := run(t, "forked")
 	require.NoError(t, err, out)
 	require.Equal(t, "3\n", out)
+}
+
+func TestOptions(t *testing.T) {
+	out, err := run(t, "options")
+	require.NoError(t, err, out)
+	require.Equal(t, "3 0 2 0 2\ntrue\ntrue <nil>\n", out)
+}
+
+func TestEnvironment(t *testing.T) {
+	out, err := run(t, "environment", "HANDOFF_DRIVER=soft", "HANDOFF_SOFT_DEVICES=5", "HANDOFF_SOFT_MEMORY=0x4000000",
+		"HANDOFF_SOFT_PEERS=0", "HANDOFF_SOFT_VERSION=12080")
+	require.NoError(t, err, out)
+	require.Equal(t, "soft 5 67108864 0 12080\n", out)
+}
+
+// Nobody gets the software device without asking.
+func TestNeverUnasked(t *testing.T) {
+	out, _ := run(t, "environment", "HANDOFF_DRIVER=", "HANDOFF_LIBCUDA=/nonexistent")
+	require.NotContains(t, out, "soft 2")
+	require.Contains(t, out, "no CUDA driver")
 }

@@ -204,12 +204,13 @@ func (p *pool) trim(keep uint64) {
 	if p.reserved <= keep {
 		return
 	}
+	pending := false
 	defer func() {
 		switch {
 		case p.destroyed && len(p.chunks) == 0:
 			delete(p.dev.poolSet, p)
-		case p.reserved > keep:
-			p.dev.dirty.Store(true) // something is still on its way; look again
+		case pending:
+			p.dev.dirty.Store(true) // a free is still on its way; look again
 		}
 	}()
 	p.chunks = slices.DeleteFunc(p.chunks, func(c *chunk) bool {
@@ -217,7 +218,11 @@ func (p *pool) trim(keep uint64) {
 			return false
 		}
 		for b := c.first; b != nil; b = b.next {
-			if !b.free || b.freed != nil && !b.freed.done.Load() {
+			if !b.free {
+				return false
+			}
+			if b.freed != nil && !b.freed.done.Load() {
+				pending = true
 				return false
 			}
 		}
