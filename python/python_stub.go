@@ -8,7 +8,7 @@ import (
 	"github.com/go-handoff/handoff/dlpack"
 )
 
-var errNoPython = fmt.Errorf("Python needs cgo and linux on amd64 or arm64: %w", dlpack.ErrNotSupported)
+var errNoPython = fmt.Errorf("python: the bridge needs cgo and linux on amd64 or arm64: %w", dlpack.ErrNotSupported)
 
 // Do runs f with the GIL held. This build has no Python: it returns an error
 // wrapping [dlpack.ErrNotSupported] and does not run f.

@@ -220,5 +220,8 @@ func TestAbsent(t *testing.T) {
 	f, err := pathfinder.New(&pathfinder.Options{Files: map[string]string{"nvrtc": os.DevNull}, Env: &pathfinder.Environment{NoLoader: true}})
 	require.NoError(t, err)
 	_, err = f.Load("nvrtc")
+	if errors.Is(err, pathfinder.ErrNotSupported) {
+		t.Skip("this build opens no library")
+	}
 	require.ErrorIs(t, err, pathfinder.ErrNotFound)
 }
