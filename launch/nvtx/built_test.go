@@ -1,0 +1,5 @@
+//go:build cgo && linux
+
+package nvtx_test
+
+const enabledBuild = true
