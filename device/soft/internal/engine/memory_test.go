@@ -460,3 +460,23 @@ func TestHostPools(t *testing.T) {
 		good(t, r.PoolDestroy(h))
 	}
 }
+
+func TestDestroyedPoolsAreForgotten(t *testing.T) {
+	r := newRig(t, Options{})
+	before := len(r.devices[0].poolSet)
+	for range 3 {
+		h, c := r.PoolCreate(PoolProps{AllocType: 1, LocKind: locDevice})
+		good(t, c)
+		p, c := r.MemAllocAsync(r.t, 64, h, StreamLegacy)
+		good(t, c)
+		open := r.block(t, StreamLegacy)
+		good(t, r.MemFreeAsync(r.t, p, StreamLegacy))
+		good(t, r.PoolDestroy(h))
+		open()
+		good(t, r.StreamSynchronize(r.t, StreamLegacy))
+		h, c = r.PoolCreate(PoolProps{AllocType: 1, LocKind: locDevice})
+		good(t, c)
+		good(t, r.PoolDestroy(h))
+	}
+	require.Len(t, r.devices[0].poolSet, before)
+}

@@ -202,6 +202,9 @@ func (e *Engine) PoolDestroy(h Handle) Code {
 // trim gives chunks without a block in use back until no more than keep bytes stay reserved.
 func (p *pool) trim(keep uint64) {
 	if p.reserved <= keep {
+		if p.destroyed && p.reserved == 0 {
+			delete(p.dev.poolSet, p)
+		}
 		return
 	}
 	pending := false
