@@ -39,12 +39,17 @@ func Copy(dst, src StridedMemoryView) error {
 	if !dst.layout.unique() {
 		return fail("copy", "R052", dlpack.ErrLayout, dst.layout.String()+" names an element twice")
 	}
+	return moveViews(dst, src)
+}
+
+// moveViews copies between host views that were checked, overlapping or not.
+func moveViews(dst, src StridedMemoryView) error {
 	if MayOverlap(dst, src) {
 		if dst.address() == src.address() && dst.layout.Equal(src.layout) {
 			return nil
 		}
 		if !movable(&dst.layout, &src.layout) {
-			tmp, err := src.Clone(OrderC)
+			tmp, err := src.clone(OrderC)
 			if err != nil {
 				return err
 			}
@@ -290,6 +295,10 @@ func (v StridedMemoryView) Clone(order Order) (StridedMemoryView, error) {
 	if err := v.check("clone", v.dtype, needRead); err != nil {
 		return StridedMemoryView{}, err
 	}
+	return v.clone(order)
+}
+
+func (v *StridedMemoryView) clone(order Order) (StridedMemoryView, error) {
 	l, err := v.layout.Dense(order)
 	if err != nil {
 		return StridedMemoryView{}, err
@@ -299,7 +308,7 @@ func (v StridedMemoryView) Clone(order Order) (StridedMemoryView, error) {
 		return StridedMemoryView{}, err
 	}
 	if !l.empty() {
-		copyViews(&w, &v)
+		copyViews(&w, v)
 	}
 	return w, nil
 }

@@ -2,6 +2,7 @@ package memview
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -111,7 +112,7 @@ func (v StridedMemoryView) releaseLater(s stream.StreamView) error {
 		return err
 	}
 	later.begin()
-	err = device.Defer(s, func(error) { later.put(w) })
+	err = device.Defer(s, func(error) { later.put(due{v: w}) })
 	if err != nil {
 		later.end(1, nil)
 		return fail(op, "", joinRelease(err, w.Release), "")
@@ -129,13 +130,19 @@ const MaxPendingReleases = 1 << 15
 type reaper struct {
 	mu      sync.Mutex
 	room    sync.Cond // pending has dropped to half of the maximum
-	queue   []StridedMemoryView
-	pending int // claims between begin and end
+	queue   []due
+	pending int // what was begun and has not ended
 	waiting int // goroutines that wait for room
 	running bool
 	idle    chan struct{} // closed when pending drops to 0
 	failed  int
 	err     error // the first of failed
+}
+
+// due is a claim to give up, or, if f is not nil, something else to do then.
+type due struct {
+	v StridedMemoryView
+	f func() error
 }
 
 var later = newReaper()
@@ -180,11 +187,11 @@ func (r *reaper) end(n int, err error) {
 	}
 }
 
-// put hands over a claim that may be given up now. It does not block.
-func (r *reaper) put(v StridedMemoryView) {
+// put hands over what may be given up now. It does not block.
+func (r *reaper) put(x due) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue = append(r.queue, v)
+	r.queue = append(r.queue, x)
 	if !r.running {
 		r.running = true
 		go r.run()
@@ -192,7 +199,7 @@ func (r *reaper) put(v StridedMemoryView) {
 }
 
 func (r *reaper) run() {
-	var batch []StridedMemoryView
+	var batch []due
 	var tensors []dlpack.Managed
 	for {
 		r.mu.Lock()
@@ -205,11 +212,16 @@ func (r *reaper) run() {
 		}
 		r.mu.Unlock()
 		for i := range batch {
-			if batch[i].owner.kind == ownerManaged {
-				tensors = append(tensors, batch[i].owner.managed)
+			x := &batch[i]
+			if x.f != nil {
+				r.end(1, x.f())
 				continue
 			}
-			r.end(1, batch[i].Release())
+			if x.v.owner.kind == ownerManaged {
+				tensors = append(tensors, x.v.owner.managed)
+				continue
+			}
+			r.end(1, x.v.Release())
 		}
 		if len(tensors) > 0 {
 			dlpack.ReleaseAll(tensors)
@@ -221,7 +233,19 @@ func (r *reaper) run() {
 	}
 }
 
-// PendingReleases returns how many claims are held back until work is done.
+// after calls f, on the reaper's goroutine, once the work that is queued on s
+// now is done. On an error f is not called.
+func after(s stream.StreamView, f func() error) error {
+	later.begin()
+	err := device.Defer(s, func(error) { later.put(due{f: f}) })
+	if err != nil {
+		later.end(1, nil)
+	}
+	return err
+}
+
+// PendingReleases returns how many claims are held back until work is done,
+// with the copies of [CopyOn] that still use host memory.
 func PendingReleases() int {
 	later.mu.Lock()
 	defer later.mu.Unlock()
@@ -230,8 +254,9 @@ func PendingReleases() int {
 
 // Flush waits until every claim that [StridedMemoryView.ReleaseOn] holds back
 // is given up, and every copy of [CopyOn] has let go of its host memory, or
-// until ctx ends. Call it at shutdown, before the streams are closed for good. It returns what release functions have
-// returned since the last call.
+// until ctx ends; then it frees the pinned memory that copies have kept for the
+// next ones. Call it at shutdown. It returns what release functions have returned since the
+// last call.
 func Flush(ctx context.Context) error {
 	r := later
 	for {
@@ -242,9 +267,9 @@ func Flush(ctx context.Context) error {
 			r.failed, r.err = 0, nil
 			r.mu.Unlock()
 			if err != nil {
-				return fmt.Errorf("memview: flush: %d of the deferred releases failed, the first: %w", failed, err)
+				err = fmt.Errorf("memview: flush: %d of the deferred releases failed, the first: %w", failed, err)
 			}
-			return nil
+			return errors.Join(err, stagers.trim())
 		}
 		r.mu.Unlock()
 		select {

@@ -1,0 +1,427 @@
+package memview_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/go-handoff/handoff/device"
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/dlpack"
+	"github.com/go-handoff/handoff/memview"
+	_ "github.com/go-handoff/handoff/memview/softcopy"
+	"github.com/go-handoff/handoff/stream"
+)
+
+// area is memory of some kind with a host mirror of what is expected in it.
+type area struct {
+	kind string
+	dev  dlpack.Device
+	addr uintptr
+	buf  *device.Buffer // nil for Go memory
+	mem  []byte         // Go memory, or nil
+	want []byte
+}
+
+var areaKinds = []string{"go", "pinned", "managed", "device", "other device", "pinned that says CPU"}
+
+func newArea(t testing.TB, kind string, size int, s *device.Stream) *area {
+	t.Helper()
+	a := &area{kind: kind, dev: dlpack.CPU, want: random(size)}
+	d := s.Device()
+	switch kind {
+	case "go":
+		a.mem = slices.Clone(a.want)
+		a.addr = foreign(t, a.mem)
+		return a
+	case "pinned", "pinned that says CPU":
+		a.buf = allocate(t, d.PinnedMemory(), int64(size), s)
+	case "managed":
+		a.buf = allocate(t, must(d.ManagedMemory()), int64(size), s)
+	case "device":
+		a.buf = allocate(t, memoryOf(t, d), int64(size), s)
+	case "other device":
+		far := openDevice(t, 1)
+		o := newStream(t, far)
+		a.buf = allocate(t, memoryOf(t, far), int64(size), o)
+		require.NoError(t, o.Synchronize(background))
+	}
+	a.addr = uintptr(a.buf.Ptr())
+	if kind != "pinned that says CPU" {
+		a.dev = a.buf.DLDevice()
+		if a.dev.Type != dlpack.DeviceCUDA {
+			a.dev.ID = 0
+		}
+	}
+	a.set(t, s)
+	return a
+}
+
+// set writes what is expected, get reads what is there.
+func (a *area) set(t testing.TB, s *device.Stream) {
+	if a.mem != nil {
+		copy(a.mem, a.want)
+		return
+	}
+	require.NoError(t, a.buf.CopyFromHostSync(background, a.want, a.streamOf(t, s)))
+}
+
+func (a *area) get(t testing.TB, s *device.Stream) []byte {
+	if a.mem != nil {
+		return a.mem
+	}
+	out := make([]byte, len(a.want))
+	require.NoError(t, a.buf.CopyToHost(background, out, a.streamOf(t, s)))
+	return out
+}
+
+func (a *area) streamOf(t testing.TB, s *device.Stream) *device.Stream {
+	if a.kind != "other device" {
+		return s
+	}
+	return must(openDevice(t, 1).DefaultStream())
+}
+
+// view lays a layout over the area, and over its mirror.
+func (a *area) view(t testing.TB, dt dlpack.DataType, shape, strides []int64, offset int64) (real, mirror memview.StridedMemoryView) {
+	t.Helper()
+	item := uintptr(dt.ItemSize())
+	d := dlpack.Desc{Data: a.addr + uintptr(offset)*item, Device: a.dev, DType: dt, Shape: shape, Strides: strides}
+	real = must(memview.FromDesc(&d, memview.Unowned()))
+	d.Data, d.Device = foreign(t, a.want)+uintptr(offset)*item, dlpack.CPU
+	return real, must(memview.FromDesc(&d, memview.Unowned()))
+}
+
+// someLayout draws strides for a shape: permuted, with gaps, reversed, and
+// with repeats if that is allowed. It returns the room that they need.
+func someLayout(t *rapid.T, name string, shape []int64, repeat bool) (strides []int64, offset, room int64) {
+	order := rapid.Permutation(seqInts(len(shape))).Draw(t, name+" order")
+	strides = make([]int64, len(shape))
+	step := int64(1)
+	for _, i := range order {
+		step *= rapid.SampledFrom([]int64{1, 1, 1, 2, 3}).Draw(t, name+" gap")
+		strides[i] = step
+		switch rapid.IntRange(0, 7).Draw(t, name+" what") {
+		case 0:
+			strides[i] = -step
+			offset += step * (shape[i] - 1)
+		case 1:
+			if repeat {
+				strides[i] = 0
+				continue
+			}
+		}
+		step *= shape[i]
+	}
+	return strides, offset, step
+}
+
+func seqInts(n int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = i
+	}
+	return s
+}
+
+var copyTypes = []dlpack.DataType{
+	dlpack.UInt8, dlpack.BFloat16, dlpack.Float32, dlpack.Float64, dlpack.Complex128,
+	{Code: dlpack.CodeFloat, Bits: 32, Lanes: 3}, {Code: dlpack.CodeUInt, Bits: 8, Lanes: 5},
+}
+
+// TestCopyOn copies between any two kinds of memory and any two layouts, and
+// compares every byte with what Copy does on the host.
+func TestCopyOn(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	const room = 1 << 18
+	for _, to := range areaKinds {
+		for _, from := range areaKinds {
+			t.Run(to+" from "+from, func(t *testing.T) {
+				dst, src := newArea(t, to, room, s), newArea(t, from, room, s)
+				rapid.Check(t, func(rt *rapid.T) {
+					n := rapid.IntRange(0, 10).Draw(rt, "axes")
+					shape := make([]int64, n)
+					size := int64(1)
+					for i := range shape {
+						shape[i] = rapid.SampledFrom([]int64{1, 2, 3, 4, 17, 33}).Draw(rt, "extent")
+						if size*shape[i] > 600 {
+							shape[i] = 1
+						}
+						size *= shape[i]
+					}
+					dt := rapid.SampledFrom(copyTypes).Draw(rt, "dtype")
+					ds, do, dr := someLayout(rt, "dst", shape, false)
+					ss, so, sr := someLayout(rt, "src", shape, true)
+					if max(dr, sr)*int64(dt.ItemSize()) > room-256 {
+						return
+					}
+					do += rapid.Int64Range(0, 3).Draw(rt, "dst offset")
+					v, vm := dst.view(t, dt, shape, ds, do)
+					w, wm := src.view(t, dt, shape, ss, so)
+					require.NoError(rt, memview.Copy(vm, wm))
+					require.NoError(rt, memview.CopyOn(v, w, s.View()))
+					require.NoError(rt, s.Synchronize(background))
+					got := dst.get(t, s)
+					if !bytes.Equal(got, dst.want) {
+						dst.set(t, s)
+						i := 0
+						for got[i] == dst.want[i] {
+							i++
+						}
+						rt.Fatalf("byte %d differs: %v from %v", i, v.Layout(), w.Layout())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestCopyOnLarge has layouts whose way is special: tiles, rows, planes, many
+// axes, rings of several slots.
+func TestCopyOnLarge(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	type layout struct {
+		name            string
+		dt              dlpack.DataType
+		shape           []int64
+		dst, src        []int64
+		doff, soff, max int64
+	}
+	many := make([]int64, 14)
+	manyD, manyS := make([]int64, 14), make([]int64, 14)
+	for i := range many {
+		many[i], manyD[i], manyS[i] = 2, 1<<(13-i), 1<<i
+	}
+	layouts := []layout{
+		{name: "transpose", dt: dlpack.Float32, shape: ints(200, 333), dst: ints(333, 1), src: ints(1, 200), max: 66600},
+		{name: "transpose of whole tiles", dt: dlpack.Float32, shape: ints(256, 128), dst: ints(128, 1), src: ints(1, 256), max: 32768},
+		{name: "transpose of many tiles", dt: dlpack.UInt8, shape: ints(70, 2000), dst: ints(2000, 1), src: ints(1, 70), max: 140000},
+		{name: "batched transpose", dt: dlpack.Float64, shape: ints(3, 2, 40, 70), dst: ints(5600, 2800, 70, 1), src: ints(5600, 2800, 1, 40), max: 16800},
+		{name: "planes turned", dt: dlpack.Float32, shape: ints(40, 20, 50), dst: ints(1000, 50, 1), src: ints(1, 40, 800), max: 40000},
+		{name: "wide transpose", dt: dlpack.Complex128, shape: ints(65, 33), dst: ints(33, 1), src: ints(1, 65), max: 2145},
+		{name: "half transpose reversed", dt: dlpack.BFloat16, shape: ints(100, 90), dst: ints(90, 1), src: ints(-1, 100), soff: 99, max: 9000},
+		{name: "rows", dt: dlpack.Float32, shape: ints(100, 64), dst: ints(64, 1), src: ints(96, 1), max: 9600},
+		{name: "odd rows", dt: dlpack.UInt8, shape: ints(100, 67), dst: ints(67, 1), src: ints(97, 1), soff: 1, max: 9800},
+		{name: "planes", dt: dlpack.Float32, shape: ints(5, 20, 64), dst: ints(20*64, 64, 1), src: ints(30*96, 96, 1), max: 5 * 30 * 96},
+		{name: "planes with a crooked gap", dt: dlpack.Float32, shape: ints(5, 20, 64), dst: ints(20*64, 64, 1), src: ints(30*96+4, 96, 1), max: 5*30*96 + 16},
+		{name: "column", dt: dlpack.Float32, shape: ints(20000), dst: ints(1), src: ints(3), max: 60000},
+		{name: "fourteen axes", dt: dlpack.Float32, shape: many, dst: manyD, src: manyS, max: 1 << 14},
+		{name: "ring", dt: dlpack.Float32, shape: ints(3000, 4000), dst: ints(4000, 1), src: ints(4003, 1), soff: 3, max: 3000*4003 + 3},
+		{name: "ring of turned memory", dt: dlpack.Float32, shape: ints(3000, 3100), dst: ints(3100, 1), src: ints(1, 3000), max: 3000 * 3100},
+	}
+	for _, l := range layouts {
+		for _, ends := range [][2]string{{"device", "device"}, {"device", "go"}, {"go", "device"}, {"pinned", "device"}, {"device", "pinned"}, {"other device", "device"}} {
+			if l.max > 1<<20 && (ends[0] == "pinned" || ends[0] == "other device") {
+				continue // the small ones show it
+			}
+			t.Run(fmt.Sprintf("%s/%s from %s", l.name, ends[0], ends[1]), func(t *testing.T) {
+				size := int(l.max)*l.dt.ItemSize() + 64
+				dst, src := newArea(t, ends[0], size, s), newArea(t, ends[1], size, s)
+				v, vm := dst.view(t, l.dt, l.shape, l.dst, l.doff)
+				w, wm := src.view(t, l.dt, l.shape, l.src, l.soff)
+				require.NoError(t, memview.Copy(vm, wm))
+				require.NoError(t, memview.CopyOn(v, w, s.View()))
+				require.NoError(t, s.Synchronize(background))
+				require.True(t, bytes.Equal(dst.want, dst.get(t, s)))
+				// And the other way round.
+				if ends[0] == ends[1] {
+					copy(src.want, random(len(src.want)+8)[8:])
+					src.set(t, s)
+					require.NoError(t, memview.Copy(wm, vm))
+					require.NoError(t, w.CopyFrom(v, s.View()))
+					require.NoError(t, s.Synchronize(background))
+					require.True(t, bytes.Equal(src.want, src.get(t, s)))
+				}
+			})
+		}
+	}
+}
+
+func TestCopyOnOrder(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	for _, kind := range []string{"go", "pinned", "device"} {
+		t.Run("B220 B355 "+kind, func(t *testing.T) {
+			src := newArea(t, kind, 4096, s)
+			mid := newArea(t, "device", 4096, s)
+			out := newArea(t, "go", 4096, s)
+			a, _ := src.view(t, dlpack.Float32, ints(16, 8), ints(16, 2), 0)
+			b, _ := mid.view(t, dlpack.Float32, ints(16, 8), nil, 0)
+			c, _ := out.view(t, dlpack.Float32, ints(16, 8), ints(1, 16), 0)
+			before := slices.Clone(out.mem)
+			open := block(t, s)
+			require.NoError(t, memview.CopyOn(b, a, s.View()))
+			require.NoError(t, memview.CopyOn(c, b, s.View()))
+			require.Equal(t, before, out.mem, "nothing has happened yet, and the host was not held up")
+			require.False(t, must(s.Done()))
+			open()
+			require.NoError(t, s.Synchronize(background))
+			require.NotEqual(t, before, out.mem)
+			m, _ := src.view(t, dlpack.Float32, ints(16, 8), ints(16, 2), 0)
+			if src.mem != nil {
+				for i := range int64(16) {
+					for j := range int64(8) {
+						require.Equal(t, must(memview.At[float32](m, i, j)), must(memview.At[float32](c, i, j)))
+					}
+				}
+			}
+		})
+	}
+	t.Run("host memory is read in the order of the stream", func(t *testing.T) {
+		a, b := newArea(t, "device", 4096, s), newArea(t, "device", 4096, s)
+		host := newArea(t, "go", 4096, s)
+		v, vm := a.view(t, dlpack.Float32, ints(64), ints(2), 0)
+		h, hm := host.view(t, dlpack.Float32, ints(64), ints(3), 0)
+		w, wm := b.view(t, dlpack.Float32, ints(64), ints(1), 0)
+		open := block(t, s)
+		require.NoError(t, memview.CopyOn(h, v, s.View()))
+		require.NoError(t, memview.CopyOn(w, h, s.View()))
+		open()
+		require.NoError(t, s.Synchronize(background))
+		require.NoError(t, memview.Copy(hm, vm))
+		require.NoError(t, memview.Copy(wm, hm))
+		require.True(t, bytes.Equal(b.want, b.get(t, s)))
+	})
+	t.Run("B151 lent host memory is kept by the copy", func(t *testing.T) {
+		l := &lender{}
+		dst := newArea(t, "device", 256, s)
+		v, _ := dst.view(t, dlpack.Float32, ints(8), nil, 0)
+		w := must(memview.FromLent(rawOf(foreign(t, seq[float32](8)), dlpack.Float32, ints(8), nil), l, 0, 0))
+		open := block(t, s)
+		require.NoError(t, memview.CopyOn(v, w, s.View()))
+		l.gen.Add(1)
+		require.EqualValues(t, 1, l.retained.Load())
+		require.Zero(t, l.released.Load())
+		open()
+		require.NoError(t, s.Synchronize(background))
+		require.NoError(t, memview.Flush(background))
+		require.EqualValues(t, 1, l.released.Load())
+	})
+	t.Run("overlap", func(t *testing.T) {
+		a := newArea(t, "device", 4096, s)
+		v, vm := a.view(t, dlpack.Int32, ints(500), ints(1), 3)
+		w, wm := a.view(t, dlpack.Int32, ints(500), ints(-1), 510)
+		require.NoError(t, memview.Copy(vm, wm))
+		require.NoError(t, memview.CopyOn(v, w, s.View()))
+		require.NoError(t, memview.CopyOn(v, v, s.View()))
+		require.NoError(t, s.Synchronize(background))
+		require.True(t, bytes.Equal(a.want, a.get(t, s)))
+	})
+}
+
+func TestCopyOnRefuses(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	a, b := newArea(t, "device", 4096, s), newArea(t, "go", 4096, s)
+	v, _ := a.view(t, dlpack.Float32, ints(4, 4), nil, 0)
+	w, _ := b.view(t, dlpack.Float32, ints(4, 4), nil, 0)
+	on := s.View()
+	require.ErrorIs(t, memview.CopyOn(v.AsReadOnly(), w, on), dlpack.ErrReadOnly)
+	require.ErrorIs(t, memview.CopyOn(v, must(w.View(dlpack.Int32)), on), dlpack.ErrDType)
+	require.ErrorIs(t, memview.CopyOn(v, must(w.Reshape(16)), on), dlpack.ErrLayout)
+	require.ErrorIs(t, memview.CopyOn(memview.StridedMemoryView{}, w, on), dlpack.ErrNull)
+	require.ErrorIs(t, memview.CopyOn(v, w, stream.StreamView{}), stream.ErrInvalid)
+	twice, _ := a.view(t, dlpack.Float32, ints(4, 4), ints(0, 1), 0)
+	require.ErrorIs(t, memview.CopyOn(twice, w, on), dlpack.ErrLayout)
+	rocm := must(memview.FromDesc(&dlpack.Desc{Data: 0x10000, Device: dlpack.Device{Type: dlpack.DeviceROCM}, DType: dlpack.Float32, Shape: ints(4, 4)}, memview.Unowned()))
+	require.ErrorIs(t, memview.CopyOn(v, rocm, on), dlpack.ErrDevice)
+	l := &lender{}
+	gone := must(memview.FromLent(rawOf(foreign(t, seq[float32](16)), dlpack.Float32, ints(4, 4), nil), l, 0, 0))
+	l.gen.Add(1)
+	require.ErrorIs(t, memview.CopyOn(v, gone, on), dlpack.ErrClosed)
+	t.Run("B029 B044 empty views", func(t *testing.T) {
+		e := must(memview.FromDesc(&dlpack.Desc{Device: dlpack.Device{Type: dlpack.DeviceCUDA}, DType: dlpack.Float32, Shape: ints(0, 3)}, memview.Unowned()))
+		f := must(memview.FromDesc(&dlpack.Desc{Device: dlpack.CPU, DType: dlpack.Float32, Shape: ints(0, 3), Strides: ints(7, 9)}, memview.Unowned()))
+		_, _, queries, _, ok := calls.during(func() {
+			require.NoError(t, memview.CopyOn(e, f, on))
+			require.NoError(t, memview.CopyOn(e, f, stream.StreamView{}), "no stream is needed for nothing")
+		})
+		if ok {
+			require.Zero(t, queries)
+		}
+	})
+	t.Run("R031 packed elements", func(t *testing.T) {
+		dense := func(a *area, n int64, strides []int64) memview.StridedMemoryView {
+			x, _ := a.view(t, dlpack.Float4E2M1FN, ints(n), strides, 0)
+			return x
+		}
+		require.NoError(t, memview.CopyOn(dense(a, 64, nil), dense(b, 64, nil), on))
+		require.NoError(t, s.Synchronize(background))
+		require.Equal(t, b.mem[:32], a.get(t, s)[:32])
+		require.ErrorIs(t, memview.CopyOn(dense(a, 63, nil), dense(b, 63, nil), on), dlpack.ErrNotSupported)
+		require.ErrorIs(t, memview.CopyOn(dense(a, 8, ints(2)), dense(b, 8, ints(2)), on), dlpack.ErrNotSupported)
+	})
+}
+
+func TestCopyOnUnderCapture(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	a, b := newArea(t, "device", 1<<16, s), newArea(t, "device", 1<<16, s)
+	p, g := newArea(t, "pinned", 1<<16, s), newArea(t, "go", 1<<16, s)
+	v, vm := a.view(t, dlpack.Float32, ints(100, 100), nil, 0)
+	w, wm := b.view(t, dlpack.Float32, ints(100, 100), ints(1, 100), 0)
+	pin, pm := p.view(t, dlpack.Float32, ints(100, 100), ints(1, 100), 0)
+	pageable, _ := g.view(t, dlpack.Float32, ints(100, 100), nil, 0)
+	// Loads the kernels for the context, which must not happen in a capture.
+	require.NoError(t, memview.CopyOn(v, w, s.View()))
+	require.NoError(t, s.Synchronize(background))
+
+	require.NoError(t, s.BeginCapture(driver.StreamCaptureModeRelaxed))
+	require.NoError(t, memview.CopyOn(v, w, s.View()))
+	require.NoError(t, memview.CopyOn(pin, v, s.View()))
+	require.ErrorIs(t, memview.CopyOn(v, pageable, s.View()), device.ErrCapture)
+	require.ErrorIs(t, memview.CopyOn(pageable, v, s.View()), device.ErrCapture)
+	graph, err := s.EndCapture()
+	require.NoError(t, err, "B231: the capture was not harmed")
+	drv, ctx := d.Driver(), s.Context().Handle()
+	exec, res := drv.GraphInstantiateWithParams(ctx, graph, &driver.GraphInstantiateParams{})
+	require.NoError(t, res.Err())
+	b.want = random(1<<16 + 8)[8:]
+	b.set(t, s)
+	_, wm = b.view(t, dlpack.Float32, ints(100, 100), ints(1, 100), 0)
+	require.NoError(t, memview.Copy(vm, wm))
+	require.NoError(t, memview.Copy(pm, vm))
+	require.NoError(t, drv.GraphLaunch(ctx, exec, s.Handle()).Err())
+	require.NoError(t, s.Synchronize(background))
+	require.True(t, bytes.Equal(a.want, a.get(t, s)))
+	require.True(t, bytes.Equal(p.want, p.get(t, s)))
+	require.NoError(t, drv.GraphExecDestroy(exec).Err())
+	require.NoError(t, drv.GraphDestroy(graph).Err())
+}
+
+// TestCopyOnMany has more copies through staging memory than there are stagers.
+func TestCopyOnMany(t *testing.T) {
+	d := openDevice(t, 0)
+	r := rand.New(rand.NewPCG(1, 2))
+	var streams []*device.Stream
+	for range 4 {
+		streams = append(streams, newStream(t, d))
+	}
+	var areas [][3]*area
+	for i := range 40 {
+		s := streams[i%len(streams)]
+		x := [3]*area{newArea(t, "go", 1<<14, s), newArea(t, "device", 1<<14, s), newArea(t, "go", 1<<14, s)}
+		k := r.Int64N(5) + 1
+		a, am := x[0].view(t, dlpack.Float32, ints(500), ints(k), 0)
+		b, bm := x[1].view(t, dlpack.Float32, ints(500), ints(2), 0)
+		c, cm := x[2].view(t, dlpack.Float32, ints(500), ints(-1), 600)
+		require.NoError(t, memview.CopyOn(b, a, s.View()))
+		require.NoError(t, memview.CopyOn(c, b, s.View()))
+		require.NoError(t, memview.Copy(bm, am))
+		require.NoError(t, memview.Copy(cm, bm))
+		areas = append(areas, x)
+	}
+	for _, s := range streams {
+		require.NoError(t, s.Synchronize(background))
+	}
+	for i, x := range areas {
+		require.True(t, bytes.Equal(x[2].want, x[2].mem), i)
+	}
+}

@@ -1,0 +1,327 @@
+package memview
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/go-handoff/handoff/device"
+	"github.com/go-handoff/handoff/device/driver"
+)
+
+// Copies between a device and host memory that it cannot take as it is, by way
+// of pinned memory. Host functions on a second stream move elements between
+// the host array and the slots of a ring; the copy's own stream moves slots.
+// Events order the two, so nothing blocks and one side works on one slot while the
+// other works on the next.
+
+const (
+	stageSlots = 4
+	largeSlot  = 8 << 20
+	smallSlot  = 256 << 10 // for copies that need one slot only
+	maxStagers = 8         // in use at a time
+	keptIdle   = 2         // of a kind, kept for the next copy
+)
+
+// stager is a ring of pinned memory with the stream of its host functions.
+type stager struct {
+	d     *driver.Driver
+	ctx   driver.ContextHandle
+	side  driver.StreamHandle
+	size  int64
+	slots []uint64
+}
+
+type stagerKey struct {
+	ctx  driver.ContextHandle
+	size int64
+}
+
+// stagerPool keeps stagers: pinned memory is slow to get.
+type stagerPool struct {
+	mu   sync.Mutex
+	free sync.Cond
+	idle map[stagerKey][]*stager
+	used int
+}
+
+var stagers = newStagerPool()
+
+func newStagerPool() *stagerPool {
+	p := &stagerPool{idle: make(map[stagerKey][]*stager)}
+	p.free.L = &p.mu
+	return p
+}
+
+// get returns a stager for copies of n bytes, waiting for one if too many are
+// in use.
+func (p *stagerPool) get(t *transfer, n int64) (*stager, error) {
+	slots, size := stageSlots, int64(largeSlot)
+	if n <= smallSlot {
+		slots, size = 1, smallSlot
+	}
+	key := stagerKey{t.ctx, size}
+	p.mu.Lock()
+	for p.used >= maxStagers {
+		p.free.Wait()
+	}
+	p.used++
+	if l := p.idle[key]; len(l) > 0 {
+		g := l[len(l)-1]
+		p.idle[key] = l[:len(l)-1]
+		p.mu.Unlock()
+		return g, nil
+	}
+	p.mu.Unlock()
+	g, err := newStager(t, slots, size)
+	if err != nil {
+		p.mu.Lock()
+		p.used--
+		p.free.Signal()
+		p.mu.Unlock()
+	}
+	return g, err
+}
+
+func newStager(t *transfer, slots int, size int64) (*stager, error) {
+	g := &stager{d: t.d, ctx: t.ctx, size: size}
+	var res driver.Result
+	if g.side, res = t.d.StreamCreate(t.ctx, driver.StreamNonBlocking); res != driver.Success {
+		return nil, t.err("create staging stream", res)
+	}
+	for range slots {
+		addr, res := t.d.MemHostAlloc(t.ctx, uintptr(size), driver.MemHostAllocPortable|driver.MemHostAllocDeviceMap)
+		if res != driver.Success {
+			return nil, joinErrors(t.err("allocate staging memory", res), g.destroy())
+		}
+		g.slots = append(g.slots, uint64(addr))
+	}
+	return g, nil
+}
+
+// put gives a stager back, of which all work is done. It may wait for the
+// device, if there are enough already.
+func (p *stagerPool) put(g *stager) error {
+	key := stagerKey{g.ctx, g.size}
+	p.mu.Lock()
+	p.used--
+	p.free.Signal()
+	if l := p.idle[key]; len(l) < keptIdle {
+		p.idle[key] = append(l, g)
+		p.mu.Unlock()
+		return nil
+	}
+	p.mu.Unlock()
+	return g.destroy()
+}
+
+// trim frees what is idle.
+func (p *stagerPool) trim() error {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = make(map[stagerKey][]*stager)
+	p.mu.Unlock()
+	var err error
+	for _, l := range idle {
+		for _, g := range l {
+			err = joinErrors(err, g.destroy())
+		}
+	}
+	return err
+}
+
+func (g *stager) destroy() error {
+	res := []driver.Result{g.d.StreamDestroy(g.ctx, g.side)}
+	for _, a := range g.slots {
+		res = append(res, g.d.MemFreeHost(g.ctx, uintptr(a)))
+	}
+	var err error
+	for _, r := range res {
+		// A context that is gone has taken them along.
+		if e := r.Err(); e != nil && !errors.Is(e, device.ErrShutdown) && !errors.Is(e, device.ErrInvalidContext) {
+			err = joinErrors(err, e)
+		}
+	}
+	return err
+}
+
+// pieces cuts a plan into parts of at most limit bytes, which are as long as
+// they can be along one axis.
+func (p *copyPlan) pieces(limit int64, yield func(piece *copyPlan) error) error {
+	axis, inner := p.n, p.item
+	for axis > 0 && inner*p.shape[axis-1] <= limit {
+		axis--
+		inner *= p.shape[axis]
+	}
+	if axis == 0 {
+		return yield(p)
+	}
+	axis-- // the axis that is cut; those before it are walked
+	rows := limit / inner
+	var index [MaxDims]int64
+	to, from := p.dstBase, p.srcBase
+	q := copyPlan{item: p.item, n: p.n - axis}
+	copy(q.dst[:], p.dst[axis:p.n])
+	copy(q.src[:], p.src[axis:p.n])
+	for {
+		for at := int64(0); at < p.shape[axis]; at += rows {
+			copy(q.shape[:], p.shape[axis:p.n])
+			q.shape[0] = min(rows, p.shape[axis]-at)
+			q.dstBase, q.srcBase = to+at*p.dst[axis], from+at*p.src[axis]
+			if err := yield(&q); err != nil {
+				return err
+			}
+		}
+		i := axis - 1
+		for ; i >= 0; i-- {
+			index[i]++
+			to += p.dst[i]
+			from += p.src[i]
+			if index[i] < p.shape[i] {
+				break
+			}
+			to -= index[i] * p.dst[i]
+			from -= index[i] * p.src[i]
+			index[i] = 0
+		}
+		if i < 0 {
+			return nil
+		}
+	}
+}
+
+// ring is a stager at work for one copy.
+type ring struct {
+	t     *transfer
+	g     *stager
+	at    int
+	ready [stageSlots]driver.EventHandle // the slot may be used again
+}
+
+func (t *transfer) ring(n int64) (*ring, error) {
+	if t.capturing {
+		return nil, t.captureError("pageable and finely strided host memory cannot be captured")
+	}
+	g, err := stagers.get(t, n)
+	if err != nil {
+		return nil, err
+	}
+	return &ring{t: t, g: g}, nil
+}
+
+// end gives the ring back once its work is done, whatever happened before.
+func (r *ring) end(err error) error {
+	t, g := r.t, r.g
+	for _, e := range r.ready {
+		if e != 0 {
+			err = joinErrors(err, t.err("staging", t.d.RecycleEvent(t.ctx, e)))
+		}
+	}
+	// All host functions belong to what is queued on the stream.
+	if res := t.d.OrderStreams(g.ctx, g.side, t.ctx, t.s, false); res != driver.Success {
+		err = joinErrors(err, t.err("staging", res))
+		err = joinErrors(err, t.err("staging", t.d.StreamSynchronize(g.ctx, g.side)))
+	}
+	t.done = append(t.done, func() error { return stagers.put(g) })
+	return err
+}
+
+// next returns the next slot. who is the stream that will write it.
+func (r *ring) next(who driver.StreamHandle) (slot uint64, i int, err error) {
+	i = r.at % len(r.g.slots)
+	r.at++
+	if e := r.ready[i]; e != 0 {
+		r.ready[i] = 0
+		res := r.t.d.StreamWaitEvent(r.t.ctx, who, e, 0)
+		// The wait has taken the record over.
+		if again := r.t.d.RecycleEvent(r.t.ctx, e); res == driver.Success {
+			res = again
+		}
+		if res != driver.Success {
+			return 0, 0, r.t.err("staging", res)
+		}
+	}
+	return r.g.slots[i], i, nil
+}
+
+// used says that slot i may be used again after what is queued on a stream now.
+func (r *ring) used(i int, who driver.StreamHandle) error {
+	e, res := r.t.d.RecordPooled(r.t.ctx, who)
+	r.ready[i] = e
+	return r.t.err("staging", res)
+}
+
+// order makes stream b wait for a.
+func (r *ring) order(a, b driver.StreamHandle) error {
+	return r.t.err("staging", r.t.d.OrderStreams(r.t.ctx, a, r.t.ctx, b, false))
+}
+
+// onHost runs a piece between a slot and the host array, as a host function.
+func (r *ring) onHost(p copyPlan, dst, src uint64, keep *StridedMemoryView) error {
+	v := *keep // reachable until the function has run
+	return r.t.err("staging", r.t.d.LaunchHostGo(r.t.ctx, r.g.side, func() { p.runAt(dst, src, &v) }))
+}
+
+// stage copies from host memory f to device memory d.
+func (t *transfer) stage(p *copyPlan, d, f *side) error {
+	r, err := t.ring(p.bytes())
+	if err != nil {
+		return err
+	}
+	side := r.g.side
+	err = r.order(t.s, side) // host memory is read in the order of the stream
+	if err == nil {
+		err = p.pieces(r.g.size, func(q *copyPlan) error {
+			slot, i, err := r.next(side)
+			if err != nil {
+				return err
+			}
+			pack, move := *q, *q
+			pack.dstBase, move.srcBase = 0, 0
+			pack.denseSteps(&pack.dst)
+			move.denseSteps(&move.src)
+			if err := r.onHost(pack, slot, f.addr, f.v); err != nil {
+				return err
+			}
+			if err := r.order(side, t.s); err != nil {
+				return err
+			}
+			move.merge()
+			if err := t.queue(&move, d.addr, slot, true); err != nil {
+				return err
+			}
+			return r.used(i, t.s)
+		})
+	}
+	return r.end(err)
+}
+
+// unstage copies from device memory f to host memory d.
+func (t *transfer) unstage(p *copyPlan, d, f *side) error {
+	r, err := t.ring(p.bytes())
+	if err != nil {
+		return err
+	}
+	side := r.g.side
+	err = p.pieces(r.g.size, func(q *copyPlan) error {
+		slot, i, err := r.next(t.s)
+		if err != nil {
+			return err
+		}
+		move, unpack := *q, *q
+		move.dstBase, unpack.srcBase = 0, 0
+		move.denseSteps(&move.dst)
+		unpack.denseSteps(&unpack.src)
+		move.merge()
+		if err := t.queue(&move, slot, f.addr, true); err != nil {
+			return err
+		}
+		if err := r.order(t.s, side); err != nil {
+			return err
+		}
+		if err := r.onHost(unpack, d.addr, slot, d.v); err != nil {
+			return err
+		}
+		return r.used(i, side)
+	})
+	return r.end(err)
+}
