@@ -234,9 +234,7 @@ func beginBlock(k *Kernel, n int) (*block, error) {
 	}
 	b.known, b.params = known, params
 	if known {
-		for i := range params {
-			b.ptrs[i] = b.mem.addr + b.base() + params[i].Offset
-		}
+		b.point()
 	} else {
 		b.own = b.own[:0]
 	}
@@ -250,11 +248,27 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
+func axes(n int) string {
+	if n == 1 {
+		return "1 axis"
+	}
+	return strconv.Itoa(n) + " axes"
+}
+
 // end gives a block back to the pool.
 func (b *block) end() {
 	if len(b.ptrs) == pooledParams && len(b.vals) == pooledBytes {
 		b.params = nil
 		blocks.Put(b)
+	}
+}
+
+// point makes the pointers point to the values.
+func (b *block) point() {
+	first := b.mem.addr + b.base()
+	ptrs := b.ptrs[:len(b.params)]
+	for i := range ptrs {
+		ptrs[i] = first + b.params[i].Offset
 	}
 }
 
@@ -306,6 +320,10 @@ func (b *block) freeSlot(i, size, align int) []byte {
 }
 
 func (b *block) put8(i int, v uint64, what string) *misfit {
+	if i < len(b.params) && b.params[i].Size == 8 {
+		binary.NativeEndian.PutUint64(b.vals[b.params[i].Offset:], v)
+		return nil
+	}
 	if s := b.slot(i, 8, 8); s != nil {
 		binary.NativeEndian.PutUint64(s, v)
 		return nil
@@ -314,6 +332,10 @@ func (b *block) put8(i int, v uint64, what string) *misfit {
 }
 
 func (b *block) put4(i int, v uint32, what string) *misfit {
+	if i < len(b.params) && b.params[i].Size == 4 {
+		binary.NativeEndian.PutUint32(b.vals[b.params[i].Offset:], v)
+		return nil
+	}
 	if s := b.slot(i, 4, 4); s != nil {
 		binary.NativeEndian.PutUint32(s, v)
 		return nil
@@ -322,6 +344,10 @@ func (b *block) put4(i int, v uint32, what string) *misfit {
 }
 
 func (b *block) put2(i int, v uint16, what string) *misfit {
+	if i < len(b.params) && b.params[i].Size == 2 {
+		binary.NativeEndian.PutUint16(b.vals[b.params[i].Offset:], v)
+		return nil
+	}
 	if s := b.slot(i, 2, 2); s != nil {
 		binary.NativeEndian.PutUint16(s, v)
 		return nil
@@ -352,7 +378,7 @@ func (b *block) param(i int) ParamInfo {
 func (b *block) wrong(i, size int, what string) *misfit {
 	have := b.param(i).Size
 	if have == 0 {
-		return &misfit{detail: what + " is more than a kernel can take"}
+		return &misfit{detail: what + " has " + count(size, "byte") + ", which is more than a kernel without a table of parameters can take"}
 	}
 	s := fmt.Sprintf("%s has %s, the parameter has %d", what, count(size, "byte"), have)
 	switch {
@@ -371,77 +397,87 @@ func (b *block) wrong(i, size int, what string) *misfit {
 // x must not escape, which is why the place is returned and stored nowhere:
 // that is what makes the arguments of a launch stay on the caller's stack.
 func (b *block) set(i int, x any) (place, *misfit) {
+	if done, m := b.setNumeric(i, x); done {
+		return place{}, m
+	}
+	return b.setMemory(i, x)
+}
+
+// setMemory packs what is not a number. It is apart because it needs room for
+// views on the stack.
+func (b *block) setMemory(i int, x any) (place, *misfit) {
 	switch x := x.(type) {
 	case *device.Buffer:
 		return b.setBuffer(i, x)
-	case memview.StridedMemoryView:
-		return b.setView(i, &x)
 	case *memview.StridedMemoryView:
 		if x == nil {
 			return place{}, &misfit{detail: "a nil view"}
 		}
 		return b.setView(i, x)
+	case memview.StridedMemoryView:
+		return b.setView(i, &x)
 	case Span:
 		return b.setSpan(i, &x)
 	case *TensorMap:
 		return b.setTensorMap(i, x)
+	case Condition:
+		return place{}, b.put8(i, uint64(x.handle), "a condition")
+	case nil:
+		return place{}, &misfit{detail: "nil has no type: pass driver.DevicePtr(0) for a null pointer"}
 	}
-	return place{}, b.setValue(i, x)
+	return place{}, b.setPlain(i, x)
 }
 
-// setValue packs an argument that is no memory to be checked.
-func (b *block) setValue(i int, x any) *misfit {
+// setNumeric packs the numbers of Go and of this project. done is false for
+// anything else.
+func (b *block) setNumeric(i int, x any) (done bool, m *misfit) {
 	switch x := x.(type) {
 	case driver.DevicePtr:
-		return b.put8(i, uint64(x), "a device pointer")
+		return true, b.put8(i, uint64(x), "a device pointer")
 	case int:
-		return b.put8(i, uint64(x), "int")
+		return true, b.put8(i, uint64(x), "int")
 	case int32:
-		return b.put4(i, uint32(x), "int32")
+		return true, b.put4(i, uint32(x), "int32")
 	case int64:
-		return b.put8(i, uint64(x), "int64")
+		return true, b.put8(i, uint64(x), "int64")
 	case float32:
-		return b.put4(i, math.Float32bits(x), "float32")
+		return true, b.put4(i, math.Float32bits(x), "float32")
 	case float64:
-		return b.put8(i, math.Float64bits(x), "float64")
+		return true, b.put8(i, math.Float64bits(x), "float64")
 	case uint:
-		return b.put8(i, uint64(x), "uint")
+		return true, b.put8(i, uint64(x), "uint")
 	case uint32:
-		return b.put4(i, x, "uint32")
+		return true, b.put4(i, x, "uint32")
 	case uint64:
-		return b.put8(i, x, "uint64")
+		return true, b.put8(i, x, "uint64")
 	case uintptr:
-		return b.put8(i, uint64(x), "uintptr")
+		return true, b.put8(i, uint64(x), "uintptr")
 	case bool: // B237: one byte, 0 or 1
 		var v uint8
 		if x {
 			v = 1
 		}
-		return b.put1(i, v, "bool")
+		return true, b.put1(i, v, "bool")
 	case int8:
-		return b.put1(i, uint8(x), "int8")
+		return true, b.put1(i, uint8(x), "int8")
 	case int16:
-		return b.put2(i, uint16(x), "int16")
+		return true, b.put2(i, uint16(x), "int16")
 	case uint8:
-		return b.put1(i, x, "uint8")
+		return true, b.put1(i, x, "uint8")
 	case uint16:
-		return b.put2(i, x, "uint16")
+		return true, b.put2(i, x, "uint16")
 	case float16.Float16:
-		return b.put2(i, uint16(x), "float16")
+		return true, b.put2(i, uint16(x), "float16")
 	case minifloat.BFloat16:
-		return b.put2(i, uint16(x), "bfloat16")
+		return true, b.put2(i, uint16(x), "bfloat16")
 	case complex64:
-		return b.setComplex(i, uint64(math.Float32bits(real(x)))|uint64(math.Float32bits(imag(x)))<<32)
+		return true, b.setComplex(i, uint64(math.Float32bits(real(x)))|uint64(math.Float32bits(imag(x)))<<32)
 	case complex128:
-		return b.setWide(i, math.Float64bits(real(x)), math.Float64bits(imag(x)))
+		return true, b.setWide(i, math.Float64bits(real(x)), math.Float64bits(imag(x)))
 	case Number:
-		return b.setNumber(i, x)
-	case Condition:
-		return b.put8(i, uint64(x.handle), "a condition")
-	case nil:
-		return &misfit{detail: "nil has no type: pass driver.DevicePtr(0) for a null pointer"}
+		return true, b.setNumber(i, x)
 	}
-	return b.setPlain(i, x)
+	return false, nil
 }
 
 // setComplex packs two floats; the parameter is aligned as C aligns them.
@@ -516,7 +552,7 @@ func viewAddress(v *memview.StridedMemoryView) (addr uintptr, dev dlpack.Device,
 func (b *block) setSpan(i int, x *Span) (at place, m *misfit) {
 	v := &x.view
 	if n := v.NDim(); n != x.rank {
-		return at, &misfit{detail: fmt.Sprintf("a view of %s for a span of %d", count(n, "axis"), x.rank), err: dlpack.ErrLayout}
+		return at, &misfit{detail: fmt.Sprintf("a view of %s for a span of %d", axes(n), x.rank), err: dlpack.ErrLayout}
 	}
 	addr, dev, m := viewAddress(v)
 	if m != nil {
@@ -528,7 +564,7 @@ func (b *block) setSpan(i int, x *Span) (at place, m *misfit) {
 	}
 	s := b.slot(i, 8+2*word*x.rank, 8)
 	if s == nil {
-		return at, b.wrong(i, 8+2*word*x.rank, "a span of "+count(x.rank, "axis"))
+		return at, b.wrong(i, 8+2*word*x.rank, "a span of "+axes(x.rank))
 	}
 	binary.NativeEndian.PutUint64(s, uint64(addr))
 	extents, strides := s[8:8+word*x.rank], s[8+word*x.rank:]

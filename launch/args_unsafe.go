@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
 )
 
@@ -53,4 +54,16 @@ func valueBytes(x any, size int) []byte {
 	// compares it with what reflection says. x keeps the value alive while the
 	// slice is used, which is during one copy.
 	return unsafe.Slice((*byte)((*[2]unsafe.Pointer)(unsafe.Pointer(&x))[1]), size)
+}
+
+// lasting returns its argument in a way that the compiler does not follow. It
+// would otherwise conclude that all arguments of a launch, numbers too, have to
+// be on the heap, because a graph may keep a buffer among them.
+func lasting(b *device.Buffer) (same *device.Buffer) {
+	const size = unsafe.Sizeof(b)
+	// SAFETY: both are pointers, which lie on the stack, so that the collector
+	// sees a whole one at any time; and a Buffer is always on the heap, since
+	// package device makes them.
+	copy((*[size]byte)(unsafe.Pointer(&same))[:], (*[size]byte)(unsafe.Pointer(&b))[:])
+	return same
 }

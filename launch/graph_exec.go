@@ -227,7 +227,7 @@ func (x *GraphExec) on(op string, s *device.Stream, call func(*driver.Driver, dr
 	if _, known := x.own.used[s]; known || res != driver.Success {
 		s.End()
 	} else {
-		x.own.used[s] = lasting(s)
+		x.own.used[s] = waitable(s)
 	}
 	if res == driver.ErrorStreamCaptureUnsupported {
 		return &Error{Op: op, Device: x.own.dev, Code: res, Detail: "the stream captures: add the graph as a child in place of a launch"}
@@ -235,9 +235,9 @@ func (x *GraphExec) on(op string, s *device.Stream, call func(*driver.Driver, dr
 	return launchError(op, x.own.dev, res)
 }
 
-// lasting is a view of a stream that any thread can wait for: for the
+// waitable is a view of a stream that any thread can wait for: for the
 // per-thread default stream, the legacy one, which waits for it.
-func lasting(s *device.Stream) stream.StreamView {
+func waitable(s *device.Stream) stream.StreamView {
 	h := s.Handle()
 	if s.Kind() == stream.KindPerThreadDefault {
 		h = driver.LegacyStream

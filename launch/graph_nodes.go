@@ -67,25 +67,25 @@ func packNode(op string, ctx *device.Context, cfg *Config, k *Kernel, args []any
 	if err := k.enter(op); err != nil {
 		return nil, false, err
 	}
-	b, err = beginBlock(k, len(args))
+	packed, err := beginBlock(k, len(args))
 	if err != nil {
 		k.exit()
 		return nil, false, err
 	}
 	defer func() {
 		if err != nil || skip {
-			b.end()
+			packed.end()
 			k.exit()
 		}
 	}()
 	dev := ctx.Device()
 	for i, x := range args {
-		at, m := b.set(i, x)
+		at, m := packed.set(i, x)
 		if m == nil {
 			m = reach(&at, dev, cfg)
 		}
 		if m != nil {
-			return nil, false, b.fail(k, i, m)
+			return nil, false, packed.fail(k, i, m)
 		}
 	}
 	if skip, err = cfg.check(k, dev); err != nil || skip {
@@ -94,14 +94,14 @@ func packNode(op string, ctx *device.Context, cfg *Config, k *Kernel, args []any
 	for i, x := range args {
 		if buf, ok := x.(*device.Buffer); ok {
 			if err := keep.buffer(buf); err != nil {
-				return nil, false, b.fail(k, i, &misfit{detail: "a buffer", err: err})
+				return nil, false, packed.fail(k, i, &misfit{detail: "a buffer", err: err})
 			}
 		}
 	}
 	if err := keep.kernel(k); err != nil {
 		return nil, false, err
 	}
-	return b, false, nil
+	return packed, false, nil
 }
 
 func (b *block) nodeParams(ctx *device.Context, cfg *Config, k *Kernel) driver.KernelNodeParams {

@@ -53,7 +53,7 @@ func Launch(s *device.Stream, cfg Config, k *Kernel, args ...any) error {
 	defer b.end()
 	for i := range args {
 		at, m := b.set(i, args[i])
-		if m == nil {
+		if m == nil && at.dev.Type != 0 {
 			m = reach(&at, s.Device(), &cfg)
 		}
 		if m != nil {
@@ -108,7 +108,7 @@ const opLaunch = "launch kernel"
 func use(buf *device.Buffer, s *device.Stream, c *Capture) *misfit {
 	err := buf.Begin("launch")
 	if err == nil && c != nil {
-		if err = c.g.own.keep.buffer(buf); err != nil {
+		if err = c.g.own.keep.buffer(lasting(buf)); err != nil {
 			buf.End()
 		}
 	} else if err == nil && buf.Size() > 0 {

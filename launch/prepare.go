@@ -62,9 +62,7 @@ func Prepare(k *Kernel, args ...any) (*Prepared, error) {
 	}
 	b.known, b.params = known, params
 	if known {
-		for i := range params {
-			b.ptrs[i] = b.mem.addr + b.base() + params[i].Offset
-		}
+		b.point()
 	}
 	p := &Prepared{k: k, b: b}
 	for i, x := range args {
@@ -159,7 +157,7 @@ func SetValue[T Scalar](p *Prepared, i int, x T) error {
 	if err := p.index(i); err != nil {
 		return err
 	}
-	if m := p.b.setValue(i, any(x)); m != nil {
+	if _, m := p.b.setNumeric(i, any(x)); m != nil {
 		return p.b.fail(p.k, i, m)
 	}
 	p.forget(i)

@@ -147,10 +147,10 @@ func (t *TensorMap) encode(v memview.StridedMemoryView) error {
 	o := &t.opts
 	n := v.NDim()
 	if n < 1 || n > 5 || o.Interleave != InterleaveNone && n < 3 {
-		return fmt.Errorf("a view of %s: 1 to 5 are possible, 3 to 5 if interleaved: %w", count(n, "axis"), dlpack.ErrLayout)
+		return fmt.Errorf("a view of %s: 1 to 5 are possible, 3 to 5 if interleaved: %w", axes(n), dlpack.ErrLayout)
 	}
 	if len(t.box) != n || o.ElementStrides != nil && len(o.ElementStrides) != n {
-		return fmt.Errorf("a box of %d and %d element strides for %s: %w", len(t.box), len(o.ElementStrides), count(n, "axis"), ErrInvalidValue)
+		return fmt.Errorf("a box of %d and %d element strides for %s: %w", len(t.box), len(o.ElementStrides), axes(n), ErrInvalidValue)
 	}
 	for _, e := range []struct {
 		name     string

@@ -1,0 +1,605 @@
+package launch_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-handoff/handoff/device"
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/internal/testdriver"
+	"github.com/go-handoff/handoff/launch"
+)
+
+// nothingHeld checks that graphs of a test gave everything back.
+func nothingHeld(t testing.TB) {
+	t.Helper()
+	before := launch.Stats()
+	t.Cleanup(func() {
+		require.NoError(t, device.Flush(context.Background()))
+		now := launch.Stats()
+		require.Equal(t, []int64{before.Graphs, before.GraphExecs, before.Held, before.Collected}, []int64{now.Graphs, now.GraphExecs, now.Held, now.Collected})
+	})
+}
+
+func newGraph(t testing.TB, s *device.Stream) *launch.Graph {
+	t.Helper()
+	g, err := launch.NewGraph(s.Context())
+	require.NoError(t, err)
+	closeLater(t, g)
+	return g
+}
+
+func instantiate(t testing.TB, g *launch.Graph) *launch.GraphExec {
+	t.Helper()
+	x, err := g.Instantiate(nil)
+	require.NoError(t, err)
+	closeLater(t, x)
+	return x
+}
+
+// must returns a node that was made without an error.
+func must(t testing.TB) func(launch.Node, error) launch.Node {
+	return func(n launch.Node, err error) launch.Node {
+		t.Helper()
+		require.NoError(t, err)
+		return n
+	}
+}
+
+func TestGraphOfEveryNode(t *testing.T) {
+	nothingHeld(t)
+	k, s := kernel(t, "add"), newStream(t, 0)
+	a, b := upload[int32](t, s, 1, 2), upload[int32](t, s, 0, 0)
+	g, do := newGraph(t, s), must(t)
+	var calls atomic.Int32
+	event, err := s.Device().NewEvent(nil)
+	require.NoError(t, err)
+	closeLater(t, event)
+
+	two := launch.Config{Grid: launch.D1(1), Block: launch.D1(2)}
+	fill := do(g.Fill(a, 0, 10, 4, 1))
+	add := do(g.Launch(two, k, []any{a, int32(5), int64(2)}, fill))
+	cpy := do(g.Copy(b, 0, a, 0, 8, add))
+	host := do(g.Host(func() { calls.Add(1) }, cpy))
+	record := do(g.RecordEvent(event, cpy))
+	wait := do(g.WaitEvent(event))
+	join := do(g.Empty(host, record, wait))
+	child := newGraph(t, s)
+	do(child.Launch(two, k, []any{b, int32(100), int64(2)}))
+	sub := do(g.Child(child, join))
+	alloc, ptr, err := g.Alloc(64, nil, sub)
+	require.NoError(t, err)
+	require.NotZero(t, ptr)
+	use := do(g.Launch(one, k, []any{ptr, int32(1), int64(1)}, alloc))
+	free := do(g.Free(ptr, use))
+	empty := do(g.Launch(launch.Config{Grid: launch.Cover(0, 1), Block: launch.D1(1)}, k, []any{a, int32(1), int64(0)}, free))
+
+	for n, want := range map[launch.Node]launch.NodeKind{
+		fill: launch.KindFill, add: launch.KindKernel, cpy: launch.KindCopy, host: launch.KindHost, record: launch.KindRecordEvent,
+		wait: launch.KindWaitEvent, join: launch.KindEmpty, sub: launch.KindChild, alloc: launch.KindAlloc, free: launch.KindFree, empty: launch.KindEmpty,
+	} {
+		kind, err := n.Kind()
+		require.NoError(t, err)
+		require.Equal(t, want, kind)
+		require.NotEqual(t, "no kind", kind.String())
+	}
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, 12)
+	roots, err := g.Roots()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []launch.Node{fill, wait}, roots)
+	deps, err := join.Dependencies()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []launch.Node{host, record, wait}, deps)
+	after, err := cpy.Dependents()
+	require.NoError(t, err)
+	require.ElementsMatch(t, []launch.Node{host, record}, after)
+	edges, err := g.Edges()
+	require.NoError(t, err)
+	n := 0
+	for from, to := range edges {
+		require.NotEqual(t, from, to)
+		n++
+	}
+	require.Equal(t, 12, n)
+	dot, err := g.DOT(driver.GraphDebugDotFlagsVerbose)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(strings.TrimSpace(dot), "digraph"), dot)
+
+	x := instantiate(t, g)
+	require.NoError(t, x.Upload(s))
+	for i := range int32(2) {
+		require.NoError(t, x.Launch(s))
+		require.Equal(t, []int32{15, 7 + 5*i}, download[int32](t, s, a))
+		require.Equal(t, int32(115), download[int32](t, s, b)[0])
+	}
+	require.Equal(t, int32(2), calls.Load())
+}
+
+func TestGraphKeepsWhatItUses(t *testing.T) { // B147, B151, B357: children keep what they need, in any order of closing
+	nothingHeld(t)
+	s := newStream(t, 0)
+	code := testCode(t)
+	k, err := code.Kernel("add")
+	require.NoError(t, err)
+	out := upload[int32](t, s, 0)
+	tmp, err := s.Device().Allocate(4, s)
+	require.NoError(t, err)
+	require.NoError(t, tmp.Fill32(1, s))
+	var calls, released atomic.Int32
+	g, do := newGraph(t, s), must(t)
+	n := do(g.Launch(one, k, []any{tmp, int32(2), int64(1)}))
+	n = do(g.Copy(out, 0, tmp, 0, 4, n))
+	do(g.Host(func() { calls.Add(1) }, n))
+	require.NoError(t, g.Keep(func() { released.Add(1) }))
+	x, err := g.Instantiate(nil)
+	require.NoError(t, err)
+
+	require.NoError(t, tmp.Close())
+	require.NoError(t, k.Close())
+	require.NoError(t, code.Close())
+	require.NoError(t, g.Close())
+	require.NoError(t, g.Close())
+	_, err = g.Nodes()
+	require.ErrorIs(t, err, launch.ErrClosed)
+	_, err = g.Instantiate(nil)
+	require.ErrorIs(t, err, launch.ErrClosed)
+
+	release := testdriver.Block(t, s.Device().Driver(), s.Context().Handle(), s.Handle())
+	require.NoError(t, x.Launch(s))
+	require.NoError(t, x.Close(), "the launch still waits")
+	require.NoError(t, x.Close())
+	require.ErrorIs(t, x.Launch(s), launch.ErrClosed)
+	require.Zero(t, released.Load())
+	release()
+	require.Equal(t, []int32{3}, download[int32](t, s, out))
+	require.NoError(t, device.Flush(t.Context()))
+	require.Equal(t, int32(1), calls.Load())
+	require.Equal(t, int32(1), released.Load())
+}
+
+func TestGraphExecKeepsItsStream(t *testing.T) {
+	nothingHeld(t)
+	s := newStream(t, 0)
+	g := newGraph(t, s)
+	must(t)(g.Empty())
+	x := instantiate(t, g)
+	other, err := s.Device().NewStream(nil)
+	require.NoError(t, err)
+	release := testdriver.Block(t, s.Device().Driver(), other.Context().Handle(), other.Handle())
+	require.NoError(t, x.Launch(other))
+	require.NoError(t, other.Close())
+	require.ErrorIs(t, x.Launch(other), launch.ErrClosed)
+	require.NoError(t, x.Close())
+	release()
+}
+
+func TestGraphUpdate(t *testing.T) {
+	nothingHeld(t)
+	k, s := kernel(t, "add"), newStream(t, 0)
+	a, b := upload[int32](t, s, 0, 0), upload[int32](t, s, 0, 0)
+	do := must(t)
+	two := launch.Config{Grid: launch.D1(1), Block: launch.D1(2)}
+	build := func(v int32) (*launch.Graph, []launch.Node) {
+		g := newGraph(t, s)
+		fill := do(g.Fill(a, 0, uint32(v), 4, 2))
+		add := do(g.Launch(two, k, []any{a, v, int64(2)}, fill))
+		cpy := do(g.Copy(b, 0, a, 0, 8, add))
+		return g, []launch.Node{fill, add, cpy}
+	}
+	g, n := build(1)
+	x := instantiate(t, g)
+	run := func() []int32 {
+		require.NoError(t, x.Launch(s))
+		return download[int32](t, s, b)
+	}
+	require.Equal(t, []int32{2, 2}, run())
+	t.Run("whole", func(t *testing.T) {
+		other, _ := build(10)
+		require.NoError(t, x.Update(other))
+		require.NoError(t, other.Close())
+		require.Equal(t, []int32{20, 20}, run())
+		bigger, _ := build(1)
+		do(bigger.Empty())
+		err := x.Update(bigger)
+		require.ErrorIs(t, err, launch.ErrUpdate)
+		require.ErrorContains(t, err, "other nodes or edges")
+		require.Equal(t, []int32{20, 20}, run(), "it is as it was")
+		require.ErrorIs(t, x.Update(nil), launch.ErrInvalidValue)
+	})
+	t.Run("node by node", func(t *testing.T) {
+		require.NoError(t, x.SetFill(n[0], a, 0, 100, 4, 2))
+		require.NoError(t, x.SetLaunch(n[1], two, k, a, int32(-1), int64(1)))
+		require.Equal(t, []int32{99, 100}, run())
+		c := upload[int32](t, s, 7, 8)
+		require.NoError(t, x.SetCopy(n[2], b, 0, c, 0, 8))
+		require.Equal(t, []int32{7, 8}, run())
+		argError(t, x.SetLaunch(n[1], two, k, a, 1, int64(1)), 1)
+		require.ErrorIs(t, x.SetLaunch(n[1], launch.Config{Block: launch.D1(1)}, k, a, int32(1), int64(1)), launch.ErrInvalidValue)
+		require.ErrorIs(t, x.SetLaunch(n[0], two, k, a, int32(1), int64(1)), launch.ErrUpdate, "not a kernel node")
+		require.ErrorIs(t, x.SetCopy(n[2], b, 0, c, 4, 8), launch.ErrInvalidValue)
+	})
+	t.Run("switched off", func(t *testing.T) {
+		require.NoError(t, x.SetEnabled(n[2], false))
+		on, err := x.Enabled(n[2])
+		require.NoError(t, err)
+		require.False(t, on)
+		require.NoError(t, b.Fill32(5, s))
+		require.Equal(t, []int32{5, 5}, run())
+		require.NoError(t, x.SetEnabled(n[2], true))
+		require.Equal(t, []int32{7, 8}, run())
+	})
+}
+
+func TestGraphUpdateHostChildEvent(t *testing.T) {
+	nothingHeld(t)
+	k, s := kernel(t, "add"), newStream(t, 0)
+	a := upload[int32](t, s, 0)
+	do := must(t)
+	childOf := func(v int32) *launch.Graph {
+		c := newGraph(t, s)
+		do(c.Launch(one, k, []any{a, v, int64(1)}))
+		return c
+	}
+	e1, err := s.Device().NewEvent(nil)
+	require.NoError(t, err)
+	closeLater(t, e1)
+	e2, err := s.Device().NewEvent(nil)
+	require.NoError(t, err)
+	closeLater(t, e2)
+	var first, second atomic.Int32
+	g := newGraph(t, s)
+	child := do(g.Child(childOf(1)))
+	host := do(g.Host(func() { first.Add(1) }, child))
+	record := do(g.RecordEvent(e1, host))
+	x := instantiate(t, g)
+	require.NoError(t, x.Launch(s))
+	require.NoError(t, x.SetChild(child, childOf(10)))
+	require.NoError(t, x.SetHost(host, func() { second.Add(1) }))
+	require.NoError(t, x.SetEvent(record, e2))
+	require.ErrorIs(t, x.SetEvent(host, e2), launch.ErrInvalidValue)
+	require.NoError(t, x.Launch(s))
+	require.Equal(t, []int32{11}, download[int32](t, s, a))
+	require.Equal(t, int32(1), first.Load())
+	require.Equal(t, int32(1), second.Load())
+}
+
+func TestGraphEdges(t *testing.T) {
+	nothingHeld(t)
+	s := newStream(t, 0)
+	g, other, do := newGraph(t, s), newGraph(t, s), must(t)
+	a, b := do(g.Empty()), do(g.Empty())
+	foreign := do(other.Empty())
+	_, err := g.Empty(foreign)
+	require.ErrorIs(t, err, launch.ErrInvalidValue)
+	_, err = g.Empty(launch.Node{})
+	require.ErrorIs(t, err, launch.ErrInvalidValue)
+	require.ErrorIs(t, launch.Node{}.After(a), launch.ErrInvalidValue)
+	require.NoError(t, b.After(a))
+	deps, err := b.Dependencies()
+	require.NoError(t, err)
+	require.Equal(t, []launch.Node{a}, deps)
+	require.NoError(t, b.NotAfter(a))
+	deps, err = b.Dependencies()
+	require.NoError(t, err)
+	require.Empty(t, deps)
+
+	clone, err := g.Clone()
+	require.NoError(t, err)
+	closeLater(t, clone)
+	a2, err := clone.Find(a)
+	require.NoError(t, err)
+	require.Same(t, clone, a2.Graph())
+	require.NotEqual(t, a.Handle(), a2.Handle())
+	require.NoError(t, b.Remove())
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.Equal(t, []launch.Node{a}, nodes)
+	nodes, err = clone.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, 2)
+	_, err = g.Child(g)
+	require.ErrorIs(t, err, launch.ErrInvalidValue)
+}
+
+func TestGraphBadNodes(t *testing.T) {
+	nothingHeld(t)
+	k, s := kernel(t, "add"), newStream(t, 0)
+	g := newGraph(t, s)
+	b := upload[int32](t, s, 0)
+	gone := upload[int32](t, s, 0)
+	require.NoError(t, gone.Close())
+	fails := func(want error, n launch.Node, err error) {
+		t.Helper()
+		require.ErrorIs(t, err, want)
+		require.Zero(t, n)
+	}
+	bad := launch.ErrInvalidValue
+	n, err := g.Launch(one, nil, nil)
+	fails(bad, n, err)
+	n, err = g.Launch(one, k, []any{b, 1, int64(1)})
+	fails(launch.ErrArgument, n, err)
+	n, err = g.Launch(one, k, []any{gone, int32(1), int64(1)})
+	fails(launch.ErrClosed, n, err)
+	n, err = g.Launch(launch.Config{Grid: launch.D1(1)}, k, []any{b, int32(1), int64(1)})
+	fails(launch.ErrConfig, n, err)
+	n, err = g.Copy(b, 0, b, 0, 8)
+	fails(bad, n, err)
+	n, err = g.Copy(gone, 0, b, 0, 4)
+	fails(launch.ErrClosed, n, err)
+	n, err = g.Fill(b, 0, 1, 3, 1)
+	fails(bad, n, err)
+	n, err = g.Fill(b, 2, 1, 4, 0)
+	fails(bad, n, err)
+	n, err = g.Fill(b, 0, 256, 1, 1)
+	fails(bad, n, err)
+	n, err = g.Fill(b, 0, 1, 1, 1<<62)
+	fails(bad, n, err)
+	n, err = g.Host(nil)
+	fails(bad, n, err)
+	n, err = g.RecordEvent(nil)
+	fails(bad, n, err)
+	n, _, err = g.Alloc(0, nil)
+	fails(bad, n, err)
+	n, err = g.Child(nil)
+	fails(bad, n, err)
+	n, _, err = g.If(launch.Condition{})
+	fails(bad, n, err)
+	nodes, err := g.Nodes()
+	require.NoError(t, err)
+	require.Empty(t, nodes)
+	_, err = launch.NewGraph(nil)
+	require.ErrorIs(t, err, bad)
+	_, err = launch.ImportGraph(0, s.Context())
+	require.ErrorIs(t, err, bad)
+	_, err = g.Instantiate(&launch.InstantiateOptions{AutoFreeOnLaunch: true, DeviceLaunch: true})
+	require.ErrorIs(t, err, bad)
+}
+
+func TestGraphCopiesBetweenDevices(t *testing.T) {
+	nothingHeld(t)
+	s0, s1 := newStream(t, 0), newStream(t, 1)
+	a, b := upload[int32](t, s0, 1, 2, 3), upload[int32](t, s1, 0, 0, 0)
+	require.NoError(t, s1.Synchronize(t.Context()))
+	g := newGraph(t, s0)
+	must(t)(g.Copy(b, 4, a, 0, 8))
+	x := instantiate(t, g)
+	require.NoError(t, x.Launch(s0))
+	require.NoError(t, s0.Synchronize(t.Context()))
+	require.Equal(t, []int32{0, 1, 2}, download[int32](t, s1, b))
+}
+
+func TestConditions(t *testing.T) {
+	if testdriver.Open(t).Version() < 12080 {
+		t.Skip("needs a driver for CUDA 12.8")
+	}
+	nothingHeld(t)
+	k, s := kernel(t, "add"), newStream(t, 0)
+	do := must(t)
+	for _, c := range []struct {
+		name  string
+		value uint32
+		want  []int32
+	}{
+		{"zero", 0, []int32{0, 10, 100}},
+		{"one", 1, []int32{1, 1, 200}},
+		{"two", 2, []int32{1, 1, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := upload[int32](t, s, 0, 0, 0)
+			g := newGraph(t, s)
+			at := func(i int) driver.DevicePtr { return out.Ptr() + driver.DevicePtr(4*i) }
+			cond := func() launch.Condition {
+				c, err := g.Condition(c.value, true)
+				require.NoError(t, err)
+				require.NotZero(t, c.Handle())
+				return c
+			}
+			n, body, err := g.If(cond())
+			require.NoError(t, err)
+			kind, err := n.Kind()
+			require.NoError(t, err)
+			require.Equal(t, launch.KindConditional, kind)
+			do(body.Launch(one, k, []any{at(0), int32(1), int64(1)}))
+			_, then, otherwise, err := g.IfElse(cond())
+			require.NoError(t, err)
+			do(then.Launch(one, k, []any{at(1), int32(1), int64(1)}))
+			do(otherwise.Launch(one, k, []any{at(1), int32(10), int64(1)}))
+			_, bodies, err := g.Switch(cond(), 2)
+			require.NoError(t, err)
+			do(bodies[0].Launch(one, k, []any{at(2), int32(100), int64(1)}))
+			do(bodies[1].Launch(one, k, []any{at(2), int32(200), int64(1)}))
+			_, err = body.Instantiate(nil)
+			require.ErrorIs(t, err, launch.ErrInvalidValue)
+			require.NoError(t, body.Close(), "a body goes with its graph")
+			x := instantiate(t, g)
+			require.NoError(t, x.Launch(s))
+			require.Equal(t, c.want, download[int32](t, s, out))
+		})
+	}
+}
+
+func TestCapture(t *testing.T) {
+	nothingHeld(t)
+	k, s, side := kernel(t, "add"), newStream(t, 0), newStream(t, 0)
+	a, b := upload[int32](t, s, 1), upload[int32](t, s, 0)
+	require.NoError(t, s.Synchronize(t.Context()))
+	p, err := launch.Prepare(k, a, int32(100), int64(1))
+	require.NoError(t, err)
+	var calls, kept atomic.Int32
+	g, err := launch.Record(s, func(c *launch.Capture) error {
+		require.Same(t, s, c.Stream())
+		require.NoError(t, launch.Launch(s, one, k, a, int32(10), int64(1)))
+		require.NoError(t, p.Launch(s, one))
+		require.NoError(t, side.Wait(s)) // B235: fork and join by events
+		require.NoError(t, launch.Launch(side, one, k, b, int32(1000), int64(1)))
+		require.NoError(t, c.Host(side, func() { calls.Add(1) }))
+		require.NoError(t, s.Wait(side))
+		require.ErrorIs(t, c.Host(newStream(t, 0), func() {}), launch.ErrInvalidValue)
+		return c.Keep(func() { kept.Add(1) })
+	})
+	require.NoError(t, err)
+	require.NoError(t, k.Close())
+	require.Equal(t, []int32{1}, download[int32](t, s, a), "nothing ran while it was captured")
+	x, err := g.Instantiate(nil)
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	for range 3 {
+		require.NoError(t, x.Launch(s))
+	}
+	require.Equal(t, []int32{331}, download[int32](t, s, a))
+	require.Equal(t, []int32{3000}, download[int32](t, s, b))
+	require.Equal(t, int32(3), calls.Load())
+	require.Zero(t, kept.Load())
+	require.NoError(t, x.Close())
+	require.Equal(t, int32(1), kept.Load())
+}
+
+func TestCaptureKeepsBuffers(t *testing.T) {
+	nothingHeld(t)
+	k, s := kernel(t, "add"), newStream(t, 0)
+	out := upload[int32](t, s, 0)
+	tmp := upload[int32](t, s, 4)
+	require.NoError(t, s.Synchronize(t.Context()))
+	g, err := launch.Record(s, func(*launch.Capture) error {
+		return launch.Launch(s, one, k, tmp, int32(1), int64(1))
+	})
+	require.NoError(t, err)
+	closeLater(t, g)
+	must(t)(g.Copy(out, 0, tmp, 0, 4, func() launch.Node { n, _ := g.Nodes(); return n[0] }()))
+	require.NoError(t, tmp.Close())
+	x := instantiate(t, g)
+	require.NoError(t, x.Launch(s))
+	require.Equal(t, []int32{5}, download[int32](t, s, out))
+}
+
+func TestCaptureIntoGraph(t *testing.T) {
+	nothingHeld(t)
+	if !testdriver.Open(t).Has("cuStreamBeginCaptureToGraph") {
+		t.Skip("needs a driver for CUDA 12.3")
+	}
+	k, s := kernel(t, "add"), newStream(t, 0)
+	a := upload[int32](t, s, 0)
+	require.NoError(t, s.Synchronize(t.Context()))
+	g := newGraph(t, s)
+	fill := must(t)(g.Fill(a, 0, 7, 4, 1))
+	c, err := g.Capture(s, launch.CaptureRelaxed, fill)
+	require.NoError(t, err)
+	require.NoError(t, launch.Launch(s, one, k, a, int32(1), int64(1)))
+	same, err := c.End()
+	require.NoError(t, err)
+	require.Same(t, g, same)
+	x := instantiate(t, g)
+	require.NoError(t, x.Launch(s))
+	require.Equal(t, []int32{8}, download[int32](t, s, a))
+}
+
+func TestForeignCapture(t *testing.T) { // a capture that another library began: launches take part
+	nothingHeld(t)
+	d, ctx := testdriver.Context(t, 0)
+	raw := testdriver.Stream(t, d, ctx)
+	k := kernel(t, "add")
+	s, err := device.WrapStream(raw, nil, nil)
+	require.NoError(t, err)
+	closeLater(t, s)
+	a := upload[int32](t, s, 1)
+	require.NoError(t, s.Synchronize(t.Context()))
+	require.NoError(t, d.StreamBeginCapture(ctx, raw, driver.StreamCaptureModeRelaxed).Err())
+	require.NoError(t, launch.Launch(s, one, k, a, int32(1), int64(1)))
+	h, res := d.StreamEndCapture(ctx, raw)
+	require.NoError(t, res.Err())
+	g, err := launch.ImportGraph(h, s.Context())
+	require.NoError(t, err)
+	closeLater(t, g)
+	x := instantiate(t, g)
+	require.NoError(t, x.Launch(s))
+	require.Equal(t, []int32{2}, download[int32](t, s, a))
+}
+
+func TestCaptureErrors(t *testing.T) {
+	nothingHeld(t)
+	k, s := kernel(t, "nothing"), newStream(t, 0)
+	t.Run("B233 legacy default stream", func(t *testing.T) {
+		legacy, err := s.Device().DefaultStream()
+		require.NoError(t, err)
+		closeLater(t, legacy)
+		_, err = launch.BeginCapture(legacy, launch.CaptureRelaxed)
+		require.ErrorIs(t, err, driver.ErrCapture)
+	})
+	t.Run("B235 not joined", func(t *testing.T) {
+		side := newStream(t, 0)
+		g, err := launch.Record(s, func(*launch.Capture) error {
+			require.NoError(t, side.Wait(s))
+			return launch.Launch(side, one, k)
+		})
+		require.Nil(t, g)
+		require.ErrorIs(t, err, driver.ErrCapture)
+		require.ErrorContains(t, err, "Stream.Wait for it before the end")
+		require.NoError(t, launch.Launch(s, one, k), "the stream is usable again")
+		require.NoError(t, s.Synchronize(t.Context()))
+	})
+	t.Run("B231 a query does not break it", func(t *testing.T) {
+		g, err := launch.Record(s, func(*launch.Capture) error {
+			_, err := s.Done()
+			require.ErrorIs(t, err, driver.ErrCapture)
+			require.ErrorIs(t, s.Synchronize(t.Context()), driver.ErrCapture)
+			return launch.Launch(s, one, k)
+		})
+		require.NoError(t, err)
+		require.NoError(t, g.Close())
+	})
+	t.Run("launch in a broken capture", func(t *testing.T) {
+		c, err := launch.BeginCapture(s, launch.CaptureRelaxed)
+		require.NoError(t, err)
+		d := s.Device().Driver()
+		require.Error(t, d.StreamSynchronize(s.Context().Handle(), s.Handle()).Err())
+		err = launch.Launch(s, one, k)
+		require.ErrorIs(t, err, driver.ErrCapture)
+		g, err := c.End()
+		require.Nil(t, g)
+		require.ErrorIs(t, err, driver.ErrCapture)
+		_, err = c.End()
+		require.ErrorIs(t, err, launch.ErrClosed)
+		require.NoError(t, launch.Launch(s, one, k))
+	})
+	t.Run("function that fails", func(t *testing.T) {
+		cause := errors.New("cause")
+		g, err := launch.Record(s, func(*launch.Capture) error {
+			require.NoError(t, launch.Launch(s, one, k))
+			return cause
+		})
+		require.Nil(t, g)
+		require.ErrorIs(t, err, cause)
+		require.Panics(t, func() { _, _ = launch.Record(s, func(*launch.Capture) error { panic("x") }) })
+		capturing, err := s.Capturing()
+		require.NoError(t, err)
+		require.False(t, capturing)
+	})
+	t.Run("launch of a graph", func(t *testing.T) {
+		g := newGraph(t, s)
+		must(t)(g.Empty())
+		x := instantiate(t, g)
+		c, err := launch.BeginCapture(s, launch.CaptureRelaxed)
+		require.NoError(t, err)
+		err = x.Launch(s)
+		if err != nil { // the software device, and drivers that do not make it a child
+			require.ErrorIs(t, err, driver.ErrCapture)
+		}
+		if g, err := c.End(); err == nil {
+			require.NoError(t, g.Close())
+		}
+		require.NoError(t, x.Launch(s))
+		require.NoError(t, s.Synchronize(t.Context()))
+	})
+	_, err := launch.BeginCapture(nil, launch.CaptureRelaxed)
+	require.ErrorIs(t, err, launch.ErrInvalidValue)
+	_, err = launch.BeginCapture(s, 7)
+	require.ErrorIs(t, err, launch.ErrInvalidValue)
+	require.NoError(t, s.Synchronize(t.Context()))
+}
