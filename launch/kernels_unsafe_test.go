@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-handoff/handoff/device"
-	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/device/soft"
 	"github.com/go-handoff/handoff/internal/testdriver"
 	"github.com/go-handoff/handoff/launch"
@@ -39,6 +38,12 @@ __global__ void add(int *p, int v, long long n)
 }
 
 __global__ void nothing(void) {}
+
+__global__ void two(float *p, int n)
+{
+	if (n < 0)
+		*p = 0;
+}
 
 __global__ void all(unsigned char *out, bool b, signed char i8, short i16, int i32, long long i64,
 	unsigned char u8, unsigned short u16, unsigned u32, unsigned long long u64, float f32, double f64,
@@ -103,7 +108,7 @@ __global__ void __launch_bounds__(128) narrow(int *out) { *out = blockDim.x; }
 
 // kernelNames are the kernels of the source.
 var kernelNames = []string{
-	"saxpy", "add", "nothing", "all", "take_point", "sum_span", "sum_span32", "sixteen", "large", "shared", "narrow",
+	"saxpy", "add", "nothing", "two", "all", "take_point", "sum_span", "sum_span32", "sixteen", "large", "shared", "narrow",
 }
 
 func softFloats(l *soft.Launch, i, n int) []float32 { return soft.Slice[float32](l, l.Ptr(i), n) }
@@ -149,6 +154,7 @@ var softKernels = sync.OnceValue(func() error {
 			}
 		}},
 		{"nothing", nil, func(*soft.Launch) {}},
+		{"two", []soft.ParamInfo{p, i}, func(*soft.Launch) {}},
 		{"all", []soft.ParamInfo{p, one, one, two, i, w, one, two, i, w, f, d, two, one, {Size: 8}, {Size: 16}}, func(l *soft.Launch) {
 			out := l.Write(l.Ptr(0), 240)
 			for j := 1; j < l.Args(); j++ {
@@ -270,5 +276,3 @@ func TestSoftKernelsAreTheSource(t *testing.T) {
 		require.Equal(t, want, have, name)
 	}
 }
-
-var _ = driver.DevicePtr(0)

@@ -98,6 +98,12 @@ extern "C" __global__ void tile(const __grid_constant__ CUtensorMap map, float *
 }
 `
 
+func TestTensorMapParameter(t *testing.T) {
+	params, err := compile(t, tileSource, launch.FormatCubin, launch.ProgramOptions{Arch: "sm_90"}).ParamInfo("tile")
+	require.NoError(t, err)
+	require.Equal(t, launch.ParamInfo{Size: 128}, params[0])
+}
+
 func TestTensorMap(t *testing.T) {
 	s := newStream(t, 0)
 	x := make([]float32, 16*16)
