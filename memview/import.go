@@ -27,7 +27,7 @@ type ImportOptions struct {
 }
 
 // ProducerStreamer is implemented by producers that can tell which stream they
-// work on, as [StridedMemoryView] does. The zero view says that there is none.
+// work on. The zero view says that there is none.
 type ProducerStreamer interface {
 	ProducerStream() stream.StreamView
 }
@@ -111,7 +111,10 @@ func Import(p dlpack.Producer, order stream.Order, opts *ImportOptions) (Strided
 		return w, err
 	}
 	pl := v.placed()
-	if s, ok := p.(ProducerStreamer); ok {
+	switch s := p.(type) {
+	case StridedMemoryView:
+		pl.from = s.pending() // where its holder goes on
+	case ProducerStreamer:
 		pl.from = s.ProducerStream()
 	}
 	if ordered {

@@ -62,17 +62,3 @@ func (v StridedMemoryView) DLPackDevice() (dlpack.Device, error) {
 	}
 	return v.device, nil
 }
-
-// DLPack exports the view as the request asks; see [dlpack.Producer] and
-// [StridedMemoryView.Export].
-func (v StridedMemoryView) DLPack(r dlpack.Request) (dlpack.Capsule, error) {
-	e, err := v.Export()
-	if err != nil {
-		return dlpack.Capsule{}, err
-	}
-	c, err := e.DLPack(r)
-	if err = joinRelease(err, e.Close); err != nil {
-		return dlpack.Capsule{}, fail("export", "", err, "")
-	}
-	return c, nil
-}

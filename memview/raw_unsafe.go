@@ -62,6 +62,69 @@ func (v *StridedMemoryView) setRaw(r *Raw) error {
 	return nil
 }
 
+// LentArray describes lent host or device memory in the words of C: its fields
+// lie as in the struct of the C code that fills it in before a call. What it says
+// is trusted, as with [Raw].Trusted.
+type LentArray struct {
+	Addr  uint64 // of element (0,…,0)
+	NDim  int32
+	DType dlpack.DataType
+	// Device says where the memory is.
+	Device dlpack.Device
+	// Flags is a sum of [LentReadOnly], [LentPadded] and bits without a
+	// meaning here.
+	Flags uint32
+	_     uint32
+	// Shape and Strides point to NDim numbers each, as in [Raw]. They are
+	// read above 8 axes only.
+	Shape, Strides *int64
+	// Dims holds, up to 8 axes, the extents and, from Dims[8] on, the strides
+	// in elements, with zeros behind either.
+	Dims [2 * inlineDims]int64
+}
+
+// Flags of a [LentArray].
+const (
+	LentReadOnly = 1 // must not be written
+	LentPadded   = 2 // elements narrower than a byte take a byte each
+)
+
+// The flags become DLPack's by shifts.
+var (
+	_ [LentReadOnly]byte    = [dlpack.FlagReadOnly]byte{}
+	_ [LentPadded << 1]byte = [dlpack.FlagSubbyteTypePadded]byte{}
+)
+
+// SetLentArray is [StridedMemoryView.SetLent] for what C has laid out, and for
+// a v that is the zero view: the fastest way to fill in a variable that was
+// just declared.
+func (v *StridedMemoryView) SetLentArray(a *LentArray, l Lender, gen uint64, slot int) error {
+	if uint32(a.NDim) > inlineDims || a.Addr < firstPage {
+		return v.setLentSlow(a, l, gen, slot)
+	}
+	// The order is that of the fields, and the axes are moved as blocks: the
+	// copy that follows when v is passed on waits for what is written piecemeal.
+	v.addr = uintptr(a.Addr)
+	v.dtype = a.DType
+	v.flags = dlpack.Flags(a.Flags&LentReadOnly | a.Flags&LentPadded<<1)
+	v.device = a.Device
+	v.owner.lender, v.owner.gen, v.owner.slot, v.owner.kind = l, gen, int32(slot), ownerLent
+	v.layout.ndim = a.NDim
+	v.layout.width = widthOf(a.DType, a.Flags&LentPadded != 0)
+	// SAFETY: shape and steps are neighbours of 8 numbers each.
+	*(*[2 * inlineDims]int64)(unsafe.Pointer(&v.layout.shape)) = a.Dims
+	return nil
+}
+
+var _ [unsafe.Sizeof(Layout{}.shape)]byte = [unsafe.Offsetof(Layout{}.steps) - unsafe.Offsetof(Layout{}.shape)]byte{}
+
+func (v *StridedMemoryView) setLentSlow(a *LentArray, l Lender, gen uint64, slot int) error {
+	return v.SetLent(&Raw{
+		Addr: uintptr(a.Addr), NDim: int(a.NDim), Shape: a.Shape, Strides: a.Strides, DType: a.DType, Device: a.Device,
+		ReadOnly: a.Flags&LentReadOnly != 0, Padded: a.Flags&LentPadded != 0, Trusted: true,
+	}, l, gen, slot)
+}
+
 // checkRawDims reports a number of axes that cannot be, or a missing shape.
 func checkRawDims(r *Raw) error {
 	if r.NDim < 0 {

@@ -31,17 +31,21 @@ type StridedMemoryView struct {
 func (v StridedMemoryView) Layout() Layout { return v.layout }
 
 // NDim returns the number of axes.
-func (v StridedMemoryView) NDim() int { return int(v.layout.ndim) }
+//
+// NDim, Dim and Stride take the view by its address: a call then copies
+// nothing. They need a variable, which the result of another call has to be
+// put into first.
+func (v *StridedMemoryView) NDim() int { return int(v.layout.ndim) }
 
 // Dim returns the extent of axis i. It panics if there is no such axis.
-func (v StridedMemoryView) Dim(i int) int64 {
+func (v *StridedMemoryView) Dim(i int) int64 {
 	shape, _ := v.layout.axes()
 	return shape[i]
 }
 
 // Stride returns the stride of axis i in elements. It panics if there is no
 // such axis.
-func (v StridedMemoryView) Stride(i int) int64 {
+func (v *StridedMemoryView) Stride(i int) int64 {
 	_, steps := v.layout.axes()
 	return steps[i]
 }
