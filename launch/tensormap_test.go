@@ -101,7 +101,8 @@ extern "C" __global__ void tile(const __grid_constant__ CUtensorMap map, float *
 func TestTensorMapParameter(t *testing.T) {
 	params, err := compile(t, tileSource, launch.FormatCubin, launch.ProgramOptions{Arch: "sm_90"}).ParamInfo("tile")
 	require.NoError(t, err)
-	require.Equal(t, launch.ParamInfo{Size: 128}, params[0])
+	require.Len(t, params, 4)
+	require.Equal(t, uintptr(128), params[0].Size)
 }
 
 func TestTensorMap(t *testing.T) {
