@@ -64,9 +64,9 @@ typedef struct ho_arg {
 	DLDevice device;
 	uint32_t flags; /* HO_ARG_* */
 	uint32_t held;  /* HO_HELD_* */
-	int64_t *shape; /* shape and strides: never NULL if ndim > 0; they point */
-	int64_t *strides; /* into dims[], or to one malloc'd block above 8 dims. In elements. */
-	int64_t dims[16];
+	int64_t *shape; /* shape and strides: never NULL if ndim > 0. In elements. They point to */
+	int64_t *strides; /* dims and dims+8, or into one malloc'd block above 8 dims. */
+	int64_t dims[16]; /* up to 8 dims, zeros behind the extents and the strides */
 	ho_PyObject *obj; /* borrowed: the argument */
 	void *stream;     /* producer's current stream of a GPU tensor; NULL: the default stream or not known */
 	union {

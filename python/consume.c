@@ -11,16 +11,19 @@ static const char op[] = "import";
 /* ---- Filling an ho_arg -------------------------------------------------- */
 
 /* Room for n extents and n strides. */
-static int room(ho_arg *out, int32_t n)
+static inline int room(ho_arg *out, int32_t n)
 {
 	out->ndim = n;
 	out->shape = out->dims;
-	if (HO_UNLIKELY(n > 8)) {
-		out->shape = malloc(2 * (size_t)n * sizeof(int64_t));
-		if (out->shape == NULL) {
-			ho_py.PyErr_NoMemory();
-			return -1;
-		}
+	out->strides = out->dims + 8;
+	if (HO_LIKELY(n <= 8)) {
+		memset(out->dims, 0, sizeof out->dims);
+		return 0;
+	}
+	out->shape = malloc(2 * (size_t)n * sizeof(int64_t));
+	if (out->shape == NULL) {
+		ho_py.PyErr_NoMemory();
+		return -1;
 	}
 	out->strides = out->shape + n;
 	return 0;

@@ -80,7 +80,10 @@ _Static_assert(offsetof(ho_ext_frame, thread) == 120, "mirrored in frame.go");
 _Static_assert(offsetof(ho_ext_frame, slot) == 128, "mirrored in frame.go");
 _Static_assert(offsetof(ho_ext_frame, interrupt) == 136, "mirrored in frame.go");
 _Static_assert(sizeof(ho_arg) == 200, "mirrored in frame.go");
-_Static_assert(offsetof(ho_arg, shape) == 32, "mirrored in frame.go");
+_Static_assert(offsetof(ho_arg, flags) == 24, "mirrored in frame.go and memview.LentArray");
+_Static_assert(offsetof(ho_arg, shape) == 32, "mirrored in frame.go and memview.LentArray");
+_Static_assert(offsetof(ho_arg, dims) == 48, "mirrored in frame.go and memview.LentArray");
+_Static_assert(HO_ARG_READONLY == 1 && HO_ARG_PADDED == 2, "flags of memview.LentArray");
 
 /* More memory for results and errors; freed after the call. NULL on OOM.
  * Any thread, no GIL. */

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/memview"
 )
 
@@ -48,10 +47,7 @@ const (
 )
 
 // Flags of ho_arg (bridge.h).
-const (
-	argReadOnly = 1
-	argPadded   = 2
-)
+const argReadOnly = memview.LentReadOnly
 
 // value mirrors ho_ext_value.
 type value struct {
@@ -60,17 +56,11 @@ type value struct {
 	a, b uint64
 }
 
-// argument mirrors ho_arg.
+// argument mirrors ho_arg. Pointers are to C memory.
 type argument struct {
-	data           uint64
-	ndim           int32
-	dtype          dlpack.DataType
-	device         dlpack.Device
-	flags, held    uint32
-	shape, strides *int64 // C memory
-	dims           [16]int64
-	obj            uint64
-	stream, hold   uint64
+	memview.LentArray
+	obj          uint64
+	stream, hold uint64
 }
 
 // frame mirrors the part of ho_ext_frame that Go uses. It lies on the C stack
@@ -101,7 +91,9 @@ type frame struct {
 var (
 	_ [24]byte  = [unsafe.Sizeof(value{})]byte{}
 	_ [200]byte = [unsafe.Sizeof(argument{})]byte{}
-	_ [32]byte  = [unsafe.Offsetof(argument{}.shape)]byte{}
+	_ [24]byte  = [unsafe.Offsetof(argument{}.Flags)]byte{}
+	_ [48]byte  = [unsafe.Offsetof(argument{}.Dims)]byte{}
+	_ [32]byte  = [unsafe.Offsetof(argument{}.Shape)]byte{}
 	_ [16]byte  = [unsafe.Offsetof(frame{}.values)]byte{}
 	_ [40]byte  = [unsafe.Offsetof(frame{}.outLen)]byte{}
 	_ [64]byte  = [unsafe.Offsetof(frame{}.spilled)]byte{}
@@ -165,21 +157,14 @@ func pointer(addr uint64) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 }
 
-// view makes dst the view of array parameter i. The fast paths pass their own
-// variable: what is passed on from elsewhere would be copied twice.
+// view makes dst, a zero view, the view of array parameter i. The fast paths
+// pass their own variable: what is passed on from elsewhere would be copied twice.
 func (c *call) view(i int, dst *memview.StridedMemoryView) { c.lend(c.value(i), dst) }
 
-// lend makes dst the view of array value v.
+// lend makes dst, a zero view, the view of array value v.
 func (c *call) lend(v *value, dst *memview.StridedMemoryView) {
-	a := c.array(v.n)
-	var raw memview.Raw
-	// Field by field: a literal would be built aside and copied, and the copy
-	// would wait for the stores.
-	raw.Addr, raw.NDim, raw.Shape, raw.Strides = uintptr(a.data), int(a.ndim), a.shape, a.strides
-	raw.DType, raw.Device = a.dtype, a.device
-	raw.ReadOnly, raw.Padded, raw.Trusted = a.flags&argReadOnly != 0, a.flags&argPadded != 0, true
 	c.lent = true
-	if err := dst.SetLent(&raw, c, c.gen.Load(), int(v.n)); err != nil { // C has checked it by the same rules
+	if err := dst.SetLentArray(&c.array(v.n).LentArray, c, c.gen.Load(), int(v.n)); err != nil { // C has checked it by the same rules
 		panic(argError{err})
 	}
 }

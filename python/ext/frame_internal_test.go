@@ -32,13 +32,13 @@ func newFakeCall(fn *function, nviews int, slices bool, scalars ...value) *fakeC
 			c.data[i][j] = float64(10*i + j)
 		}
 		a := &c.args[i]
-		a.data = uint64(uintptr(unsafe.Pointer(&c.data[i])))
-		a.ndim, a.dtype, a.device = 2, dlpack.Float64, dlpack.CPU
-		a.dims = [16]int64{2, 3, 3, 1}
-		a.shape, a.strides = &a.dims[0], &a.dims[2]
+		a.Addr = uint64(uintptr(unsafe.Pointer(&c.data[i])))
+		a.NDim, a.DType, a.Device = 2, dlpack.Float64, dlpack.CPU
+		a.Dims = [16]int64{0: 2, 1: 3, 8: 3, 9: 1}
+		a.Shape, a.Strides = &a.Dims[0], &a.Dims[8]
 		c.vals[i] = value{tag: tagView, n: uint32(i), a: uint64(i)}
 		if slices {
-			c.vals[i] = value{tag: tagSlice, n: uint32(i), a: a.data, b: 6}
+			c.vals[i] = value{tag: tagSlice, n: uint32(i), a: a.Addr, b: 6}
 		}
 	}
 	copy(c.vals[nviews:], scalars)
@@ -165,15 +165,16 @@ func TestClassOf(t *testing.T) {
 }
 
 func TestSpan(t *testing.T) {
-	a := argument{data: 1000, ndim: 2, dtype: dlpack.Float64}
-	a.shape, a.strides = &a.dims[0], &a.dims[2]
-	a.dims = [16]int64{2, 3, 3, 1}
+	var a argument
+	a.Addr, a.NDim, a.DType = 1000, 2, dlpack.Float64
+	a.Shape, a.Strides = &a.Dims[0], &a.Dims[8]
+	a.Dims = [16]int64{0: 2, 1: 3, 8: 3, 9: 1}
 	low, high := a.span()
 	require.Equal(t, [2]uint64{1000, 1048}, [2]uint64{low, high})
-	a.dims = [16]int64{2, 3, -3, 1}
+	a.Dims = [16]int64{0: 2, 1: 3, 8: -3, 9: 1}
 	low, high = a.span()
 	require.Equal(t, [2]uint64{976, 1024}, [2]uint64{low, high})
-	a.dims = [16]int64{2, 0, 3, 1}
+	a.Dims = [16]int64{0: 2, 1: 0, 8: 3, 9: 1}
 	low, high = a.span()
 	require.Equal(t, low, high)
 }

@@ -333,14 +333,14 @@ func (c *call) pushArgument(d *dlpack.Desc) (done bool, err error) {
 	for i := range c.f.narrays {
 		a := c.array(i)
 		low, high := a.span()
-		if low == high || uint64(d.Data) < low || uint64(d.Data) >= high || a.device != d.Device {
+		if low == high || uint64(d.Data) < low || uint64(d.Data) >= high || a.Device != d.Device {
 			continue
 		}
 		owner, text := retain(c.f, i)
 		if owner == 0 {
 			return true, fmt.Errorf("ext: result: %s: %w", text, dlpack.ErrNotSupported)
 		}
-		if a.flags&argReadOnly != 0 {
+		if a.Flags&argReadOnly != 0 {
 			d.Flags |= dlpack.FlagReadOnly
 		}
 		e, err := dlpack.ExportOwner(owner, *d)
@@ -356,12 +356,12 @@ func (c *call) pushArgument(d *dlpack.Desc) (done bool, err error) {
 // span returns the addresses that the array covers, half open.
 func (a *argument) span() (low, high uint64) {
 	// SAFETY: C memory with ndim entries each.
-	shape, strides := unsafe.Slice(a.shape, a.ndim), unsafe.Slice(a.strides, a.ndim)
-	size := int64(a.dtype.ItemSize())
-	low, high = a.data, a.data+uint64(size)
+	shape, strides := unsafe.Slice(a.Shape, a.NDim), unsafe.Slice(a.Strides, a.NDim)
+	size := int64(a.DType.ItemSize())
+	low, high = a.Addr, a.Addr+uint64(size)
 	for i, n := range shape {
 		if n == 0 {
-			return a.data, a.data
+			return a.Addr, a.Addr
 		}
 		if reach := (n - 1) * strides[i] * size; reach < 0 {
 			low += uint64(reach)
