@@ -360,6 +360,51 @@ func TestLent(t *testing.T) {
 			require.ErrorIs(t, err, dlpack.ErrNull, "the zero view after an error")
 		}
 	})
+	t.Run("SetLentArray says what SetLent says", func(t *testing.T) {
+		l := &lender{}
+		for _, c := range []struct {
+			name    string
+			shape   []int64
+			strides []int64
+			dtype   dlpack.DataType
+			flags   uint32
+		}{
+			{"no axes", nil, nil, dlpack.Float32, 0},
+			{"vector", ints(4), ints(1), dlpack.Float32, memview.LentReadOnly},
+			{"matrix", ints(2, 2), ints(1, -2), dlpack.Float32, 8},
+			{"eight axes", ints(1, 1, 1, 1, 1, 1, 2, 2), ints(8, 7, 6, 5, 4, 3, 2, 1), dlpack.Int16, 0},
+			{"nine axes", ints(1, 1, 1, 1, 1, 1, 1, 2, 2), ints(9, 8, 7, 6, 5, 4, 3, 2, 1), dlpack.Int16, memview.LentReadOnly},
+			{"padded", ints(3), ints(1), dlpack.Float4E2M1FN, memview.LentPadded | memview.LentReadOnly},
+			{"packed", ints(3), ints(1), dlpack.Float4E2M1FN, 0},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				r := rawOf(foreign(t, data), c.dtype, c.shape, c.strides)
+				r.ReadOnly, r.Padded = c.flags&memview.LentReadOnly != 0, c.flags&memview.LentPadded != 0
+				want := must(memview.FromLent(r, l, 7, 3))
+				a := memview.LentArray{Addr: uint64(r.Addr), NDim: int32(r.NDim), DType: r.DType, Device: r.Device, Flags: c.flags, Shape: r.Shape, Strides: r.Strides}
+				if len(c.shape) <= 8 {
+					copy(a.Dims[:8], c.shape)
+					copy(a.Dims[8:], c.strides)
+				}
+				var v memview.StridedMemoryView
+				require.NoError(t, v.SetLentArray(&a, l, 7, 3))
+				if len(c.shape) <= 8 {
+					require.Equal(t, want, v)
+				}
+				require.True(t, want.Layout().Equal(v.Layout()))
+				require.Equal(t, want.Flags(), v.Flags())
+				require.Equal(t, want.Addr(), v.Addr())
+				require.Equal(t, want.Live(), v.Live())
+			})
+		}
+		var v memview.StridedMemoryView
+		null := memview.LentArray{NDim: 1, DType: dlpack.Float32, Device: cpu}
+		null.Dims[0], null.Dims[8] = 1, 1
+		null.Shape, null.Strides = &null.Dims[0], &null.Dims[8]
+		require.ErrorIs(t, v.SetLentArray(&null, l, 0, 0), dlpack.ErrNull)
+		null.Dims[0] = 0
+		require.NoError(t, v.SetLentArray(&null, l, 0, 0), "empty")
+	})
 	t.Run("the lender's error comes through", func(t *testing.T) {
 		boom := errors.New("boom")
 		_, err := lent(&lender{failWith: boom}).Retain()
