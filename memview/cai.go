@@ -85,7 +85,7 @@ func FromCAI(i *cai.Interface, owner Owner, order stream.Order, opts *CAIOptions
 	if err != nil {
 		return StridedMemoryView{}, fail(op, "", err, "")
 	}
-	v, err := FromDesc(&d, owner)
+	v, err := fromChecked(&d, owner)
 	if err != nil {
 		return StridedMemoryView{}, err
 	}

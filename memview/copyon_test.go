@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -232,7 +233,7 @@ func TestCopyOnLarge(t *testing.T) {
 				require.True(t, bytes.Equal(dst.want, dst.get(t, s)))
 				// And the other way round.
 				if ends[0] == ends[1] {
-					copy(src.want, random(len(src.want)+8)[8:])
+					copy(src.want, random(len(src.want) + 8)[8:])
 					src.set(t, s)
 					require.NoError(t, memview.Copy(wm, vm))
 					require.NoError(t, w.CopyFrom(v, s.View()))
@@ -424,4 +425,81 @@ func TestCopyOnMany(t *testing.T) {
 	for i, x := range areas {
 		require.True(t, bytes.Equal(x[2].want, x[2].mem), i)
 	}
+}
+
+// TestCopyOnGoMemory copies between slices and a device, both ways, while the
+// collector runs.
+func TestCopyOnGoMemory(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	buf := allocate(t, memoryOf(t, d), 4*300*200, s)
+	dev := must(memview.FromDesc(&dlpack.Desc{Data: uintptr(buf.Ptr()), Device: buf.DLDevice(), DType: dlpack.Float32, Shape: ints(200, 300)}, memview.Unowned()))
+	out := make([]float32, 300*200)
+	func() {
+		in := must(memview.FromSlice(seq[float32](300*200), 300, 200))
+		open := block(t, s)
+		require.NoError(t, dev.CopyFrom(in.Transpose(), s.View()))
+		require.NoError(t, dev.CopyTo(must(must(memview.FromSlice(out, 200, 300)).Slice(memview.All().By(-1))), s.View()))
+		open()
+	}()
+	for range 3 {
+		runtime.GC() // the views are gone, the copies keep the memory
+	}
+	require.NoError(t, s.Synchronize(background))
+	for i := range 200 {
+		for j := range 300 {
+			require.Equal(t, float32(j*200+i), out[(199-i)*300+j])
+		}
+	}
+}
+
+// TestCopyOnFails lets each driver call fail: an error, nothing held back for
+// ever, and the next copy works.
+func TestCopyOnFails(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	a, b := newArea(t, "device", 1<<16, s), newArea(t, "device", 1<<16, s)
+	v, _ := a.view(t, dlpack.Float32, ints(64, 64), nil, 0)
+	w, _ := b.view(t, dlpack.Float32, ints(64, 64), ints(1, 100), 0)
+	rows, _ := b.view(t, dlpack.UInt8, ints(64, 67), ints(101, 1), 0)
+	flat, _ := a.view(t, dlpack.UInt8, ints(64, 67), nil, 0)
+	l := &lender{}
+	data := seq[float32](64 * 100)
+	host := func() memview.StridedMemoryView {
+		return must(memview.FromLent(rawOf(foreign(t, data), dlpack.Float32, ints(64, 64), ints(1, 100)), l, 0, 0))
+	}
+	copies := map[string]func() error{
+		"kernel":  func() error { return memview.CopyOn(v, w, s.View()) },
+		"rows":    func() error { return memview.CopyOn(flat, rows, s.View()) },
+		"stage":   func() error { return memview.CopyOn(w, host(), s.View()) },
+		"unstage": func() error { return memview.CopyOn(host(), v, s.View()) },
+		"on host": func() error { return memview.CopyOn(host(), host(), s.View()) },
+		"overlap": func() error { return memview.CopyOn(must(v.Reshape(64, 64)).Transpose(), v, s.View()) },
+		"straight": func() error {
+			return memview.CopyOn(must(v.Slice(memview.Range(0, 8))), must(v.Slice(memview.Range(9, 17))), s.View())
+		},
+	}
+	for name, c := range copies {
+		require.NoError(t, c(), name)
+		for _, api := range []string{
+			"cuLaunchKernel", "cuMemcpyAsync", "cuMemcpy2DAsync", "cuMemHostAlloc", "cuStreamCreate", "cuLaunchHostFunc",
+			"cuEventRecord", "cuStreamWaitEvent", "cuPointerGetAttributes", "cuStreamIsCapturing", "cuMemAllocFromPoolAsync", "cuMemAllocAsync",
+		} {
+			t.Run(name+"/"+api, func(t *testing.T) {
+				require.NoError(t, s.Synchronize(background))
+				require.NoError(t, memview.Flush(background)) // no stager is left from before
+				calls.breaking(t, api, func() {
+					if err := c(); err != nil {
+						require.ErrorIs(t, err, driver.ErrOutOfMemory)
+					}
+				})
+				require.NoError(t, s.Synchronize(background))
+				require.NoError(t, memview.Flush(background))
+				require.Zero(t, memview.PendingReleases())
+				require.Equal(t, l.retained.Load(), l.released.Load())
+				require.NoError(t, c())
+			})
+		}
+	}
+	require.NoError(t, s.Synchronize(background))
 }

@@ -123,6 +123,11 @@ func FromDesc(d *dlpack.Desc, owner Owner) (StridedMemoryView, error) {
 	if err := d.Check(); err != nil {
 		return StridedMemoryView{}, fail("desc", "", err, "")
 	}
+	return fromChecked(d, owner)
+}
+
+// fromChecked is FromDesc for a description that passed [dlpack.Desc.Check].
+func fromChecked(d *dlpack.Desc, owner Owner) (StridedMemoryView, error) {
 	if !d.Device.Type.HasAddresses() {
 		return StridedMemoryView{}, fail("desc", "R038", dlpack.ErrDevice, d.Device.String()+" memory has no address")
 	}
