@@ -15,6 +15,17 @@
 //	...
 //	defer k.Close()
 //
+// # Launching
+//
+// [Launch] packs arguments against the kernel's own table of parameters and
+// queues the kernel on a stream, which may be another library's; [Config] is
+// its shape. [Prepare] packs once for many launches. A [TensorMap] describes an
+// array to the device's copy engine. A [Graph] is work that is launched as a
+// whole: captured from streams ([Record]), or made node by node.
+//
+//	cfg := launch.Config{Grid: launch.Cover(n, 256), Block: launch.D1(256)}
+//	err = launch.Launch(s, cfg, k, y, x, float32(2), launch.Int32(n))
+//
 // Each library can be used alone through its own thin package: launch/nvrtc,
 // launch/nvjitlink, launch/nvvm and launch/nvtx.
 //
@@ -22,14 +33,17 @@
 //
 // A Kernel keeps the code that it belongs to loaded: an [ObjectCode] and its
 // kernels may be closed in any order, and while another goroutine uses them.
-// The code is unloaded with its last user. What is forgotten is given back
+// The code is unloaded with its last user. A graph keeps the kernels, buffers,
+// events and functions of its nodes open, until it and everything made of it is
+// closed and done. What is forgotten is given back
 // when the collector finds it, and counted in [Statistics].
 //
 // # Errors
 //
 // A failed compilation is a [*CompileError] with the compiler's log and the
-// source line that it is about; a failed driver call is an [*Error]. Test for
-// kinds with [errors.Is] and the sentinels of this package.
+// source line that it is about; a launch that cannot be right is a
+// [*ConfigError] or an [*ArgError], and is not made; a failed driver call is an
+// [*Error]. Test for kinds with [errors.Is] and the sentinels of this package.
 //
 // # Concurrency
 //
