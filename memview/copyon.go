@@ -29,7 +29,8 @@ import (
 // copy itself: Go memory, tensors, and lent memory, which it retains (B220,
 // B355); it must not be written (src), or used (dst), before the copy is done.
 // At most 8 copies use staging memory at a time, further ones wait for the
-// device.
+// device. The first copy on a device loads kernels and allocates staging
+// memory, for which the driver may wait too: see [PrepareCopies].
 //
 // While s captures, copies by the driver and by kernels become part of the
 // graph, which then must not outlive the memory. What needs a host function,

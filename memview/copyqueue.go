@@ -10,6 +10,7 @@ import (
 	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/memview/internal/kernels"
+	"github.com/go-handoff/handoff/stream"
 )
 
 // How a planned copy becomes driver calls and kernels.
@@ -362,4 +363,51 @@ func (t *kernelTable) kernel(name string) (driver.KernelHandle, error) {
 	}
 	t.known[name] = k
 	return k, nil
+}
+
+// PrepareCopies does beforehand what the first [CopyOn] on a device would do on
+// the way, and what takes long or may wait for the device: it loads the kernels
+// into the context of s, compiling them if the driver has not done so before,
+// and gets pinned memory for staging, which [Flush] frees. Programs that
+// capture copies, or that copy on streams which wait for the program itself, call it at their
+// start.
+func PrepareCopies(s stream.StreamView) error {
+	const op = "prepare copies"
+	if !s.Valid() {
+		return fail(op, "", stream.ErrInvalid, "")
+	}
+	t := transfer{d: s.Driver(), ctx: s.Context(), s: s.Handle(), view: s}
+	table, err := kernelsOf(t.d)
+	if err != nil {
+		return fail(op, "", err, "")
+	}
+	for _, name := range kernels.Names() {
+		k, err := table.kernel(name)
+		if err != nil {
+			return fail(op, "", err, "")
+		}
+		f, res := t.d.KernelGetFunction(t.ctx, k)
+		if res == driver.Success && t.d.Has("cuFuncLoad") {
+			res = t.d.FuncLoad(f)
+		}
+		if res != driver.Success && res != driver.ErrorNotSupported {
+			return fail(op, "", t.err("load "+name, res), "")
+		}
+	}
+	var got []*stager
+	for _, n := range []int64{smallSlot, smallSlot, largeSlot} {
+		g, e := stagers.get(&t, n)
+		if e != nil {
+			err = e
+			break
+		}
+		got = append(got, g)
+	}
+	for _, g := range got {
+		err = joinErrors(err, stagers.put(g))
+	}
+	if err != nil {
+		return fail(op, "", err, "")
+	}
+	return nil
 }

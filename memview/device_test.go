@@ -2,6 +2,7 @@ package memview_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -29,8 +30,19 @@ func openDevice(t testing.TB, ordinal int) *device.Device {
 	if n <= ordinal {
 		t.Skipf("needs %d devices, there are %d", ordinal+1, n)
 	}
-	return must(device.Open(ordinal))
+	d := must(device.Open(ordinal))
+	prepared[min(ordinal, 1)].Do(func() {
+		// Kernels must not be loaded for the first time while a test holds
+		// work up.
+		s := must(d.NewStream(nil))
+		require.NoError(t, memview.PrepareCopies(s.View()))
+		require.NoError(t, memview.Flush(background))
+		require.NoError(t, s.Close())
+	})
+	return d
 }
+
+var prepared [2]sync.Once
 
 func newStream(t testing.TB, d *device.Device) *device.Stream {
 	t.Helper()
@@ -63,13 +75,12 @@ func memoryOf(t testing.TB, d *device.Device) device.MemoryResource {
 
 // word reads the first 32-bit word of device memory in the order of s, and
 // waits for it.
-func word(t testing.TB, addr uintptr, s *device.Stream) uint32 {
+func (p *producer) word(t testing.TB, addr uintptr, s *device.Stream) uint32 {
 	t.Helper()
-	host := allocate(t, s.Device().PinnedMemory(), 4, s)
 	d := s.Device().Driver()
-	require.NoError(t, d.MemcpyAsync(s.Context().Handle(), host.Ptr(), driver.DevicePtr(addr), 4, s.Handle()).Err())
+	require.NoError(t, d.MemcpyAsync(s.Context().Handle(), p.host.Ptr(), driver.DevicePtr(addr), 4, s.Handle()).Err())
 	require.NoError(t, s.Synchronize(background))
-	b := must(host.Bytes())
+	b := must(p.host.Bytes())
 	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }
 
@@ -140,6 +151,7 @@ func caiOf(addr uintptr, n int64, s cai.StreamArgument) *cai.Interface {
 // will write 2 once it is let go.
 type producer struct {
 	buf  *device.Buffer
+	host *device.Buffer // pinned: allocating while work is held up might wait for it
 	s    *device.Stream
 	open func()
 }
@@ -150,9 +162,10 @@ func slowProducer(t testing.TB, d *device.Device) *producer {
 	b := allocate(t, memoryOf(t, d), 1024, s)
 	require.NoError(t, b.Fill32(1, s))
 	require.NoError(t, s.Synchronize(background))
+	host := allocate(t, d.PinnedMemory(), 4, s)
 	open := block(t, s)
 	require.NoError(t, b.Fill32(2, s))
-	return &producer{b, s, open}
+	return &producer{b, host, s, open}
 }
 
 func (p *producer) desc() dlpack.Desc {
@@ -228,7 +241,8 @@ func TestOrderOnImport(t *testing.T) {
 	for _, name := range wayNames {
 		t.Run(name, func(t *testing.T) {
 			t.Run("R137 R188 B225 ordered", func(t *testing.T) {
-				p, mine := slowProducer(t, d), newStream(t, d)
+				mine := newStream(t, d)
+				p := slowProducer(t, d)
 				var v memview.StridedMemoryView
 				requireEdges(t, 1, func() { v = must(p.ways()[name](stream.On(mine.View()))) })
 				defer v.Release()
@@ -238,15 +252,16 @@ func TestOrderOnImport(t *testing.T) {
 				require.NoError(t, err)
 				require.False(t, done, "the stream waits for the producer")
 				p.open()
-				require.EqualValues(t, 2, word(t, v.Addr(), mine))
+				require.EqualValues(t, 2, p.word(t, v.Addr(), mine))
 			})
 			t.Run("R127 control without the edge", func(t *testing.T) {
-				p, mine := slowProducer(t, d), newStream(t, d)
+				mine := newStream(t, d)
+				p := slowProducer(t, d)
 				var v memview.StridedMemoryView
 				requireEdges(t, 0, func() { v = must(p.ways()[name](stream.NoSync())) })
 				defer v.Release()
 				require.False(t, v.Stream().Valid())
-				require.EqualValues(t, 1, word(t, v.Addr(), mine), "the write is still to come")
+				require.EqualValues(t, 1, p.word(t, v.Addr(), mine), "the write is still to come")
 				p.open()
 			})
 			t.Run("same stream needs no edge", func(t *testing.T) {
@@ -255,7 +270,7 @@ func TestOrderOnImport(t *testing.T) {
 				requireEdges(t, 0, func() { v = must(p.ways()[name](stream.On(p.s.View()))) })
 				defer v.Release()
 				p.open()
-				require.EqualValues(t, 2, word(t, v.Addr(), p.s))
+				require.EqualValues(t, 2, p.word(t, v.Addr(), p.s))
 			})
 			t.Run("no order is an error", func(t *testing.T) {
 				p := slowProducer(t, d)
@@ -337,7 +352,8 @@ func TestOrderUnderCapture(t *testing.T) {
 func TestAcrossDevices(t *testing.T) {
 	near, far := openDevice(t, 0), openDevice(t, 1)
 	t.Run("R148 DLPack gets a stream of its own device", func(t *testing.T) {
-		p, mine := slowProducer(t, near), newStream(t, far)
+		mine := newStream(t, far)
+		p := slowProducer(t, near)
 		if can := must(far.CanAccess(near)); !can {
 			_, err := memview.Import(p, stream.On(mine.View()), nil)
 			require.ErrorIs(t, err, device.ErrPeerAccess)
@@ -355,10 +371,11 @@ func TestAcrossDevices(t *testing.T) {
 		require.False(t, done)
 		p.open()
 		require.NoError(t, mine.Synchronize(background))
-		require.EqualValues(t, 2, word(t, v.Addr(), newStream(t, near)))
+		require.EqualValues(t, 2, p.word(t, v.Addr(), newStream(t, near)))
 	})
 	t.Run("R188 CAI", func(t *testing.T) {
-		p, mine := slowProducer(t, near), newStream(t, far)
+		mine := newStream(t, far)
+		p := slowProducer(t, near)
 		i := caiOf(uintptr(p.buf.Ptr()), 256, p.s.View().Argument())
 		v := must(memview.FromCAI(i, memview.Unowned(), stream.On(mine.View()), nil))
 		require.Equal(t, 0, v.DeviceID())

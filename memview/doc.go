@@ -61,10 +61,37 @@
 //
 // # Devices
 //
-// Views of device memory have the same layouts, and their address is a number. The
-// elements can be reached only where the host can: [dlpack.ErrDevice]
-// otherwise.
+// Views of device memory have the same layouts; their address is a number. The
+// elements can be reached only where the host can: [dlpack.ErrDevice] otherwise.
+// [StridedMemoryView.MemoryKind], [StridedMemoryView.DeviceID] and
+// [StridedMemoryView.IsDeviceAccessible] say where memory is, the same on every
+// path; [StridedMemoryView.Probe] asks the driver, for what producers do not
+// tell.
 //
-// The protocols are DLPack 1.3, NumPy's array interface version 3, and the
-// Python buffer protocol (PEP 3118).
+// # Streams and ordering
+//
+// Whoever takes memory that a device touches says how to order: [Import],
+// [FromCAI], [FromDeviceBuffer] and [StridedMemoryView.Ordered] take a
+// [stream.Order]. On a stream, they make that stream wait for the producer's, by
+// one event edge, or none where none is needed. The views keep both streams.
+//
+//	v, err := memview.Import(theirs, stream.On(s.View()), nil)
+//	...
+//	err = memview.CopyOn(out, v, s.View()) // and other work on s
+//	err = v.ReleaseOn(s.View())
+//
+// [StridedMemoryView.ReleaseOn] gives memory back in the order of a stream, so
+// that its owner does not use it again too early, and without the host waiting. [Flush],
+// at shutdown, waits for what it holds back. A view exports ([StridedMemoryView.DLPack],
+// [StridedMemoryView.CUDAArrayInterface]) with the duty of an exporter done:
+// the consumer's stream waits, or gets to know which one to wait for.
+//
+// [CopyOn] copies between any two views in the order of a stream. Of the things in
+// this package only Flush, [StridedMemoryView.Wait], and exports of device memory as
+// CPU memory wait for a device, besides the limits that ReleaseOn and CopyOn
+// document. Programs that copy strided memory on the software device import package
+// memview/softcopy.
+//
+// The protocols are DLPack 1.3, the CUDA Array Interface versions 0 to 3,
+// NumPy's array interface version 3, and the Python buffer protocol (PEP 3118).
 package memview

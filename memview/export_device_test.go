@@ -35,20 +35,22 @@ func on(s *device.Stream) dlpack.StreamArg { return dlpack.StreamUint(uint64(s.H
 func TestExportOrder(t *testing.T) {
 	d := openDevice(t, 0)
 	t.Run("R137 R138 B225 ordered", func(t *testing.T) {
-		p, theirs := slowProducer(t, d), newStream(t, d)
+		theirs := newStream(t, d)
+		p := slowProducer(t, d)
 		v := pendingView(t, p)
 		var m dlpack.Managed
 		requireEdges(t, 1, func() { m = ask(t, v, dlpack.Request{Stream: on(theirs), MaxVersion: abi}) })
 		require.Equal(t, v.Addr(), m.Addr(), "shared")
 		require.False(t, must(theirs.Done()))
 		p.open()
-		require.EqualValues(t, 2, word(t, m.Addr(), theirs))
+		require.EqualValues(t, 2, p.word(t, m.Addr(), theirs))
 	})
 	t.Run("R127 B193 control without the edge", func(t *testing.T) {
-		p, theirs := slowProducer(t, d), newStream(t, d)
+		theirs := newStream(t, d)
+		p := slowProducer(t, d)
 		var m dlpack.Managed
 		requireEdges(t, 0, func() { m = ask(t, pendingView(t, p), dlpack.Request{Stream: dlpack.StreamInt(-1), MaxVersion: abi}) })
-		require.EqualValues(t, 1, word(t, m.Addr(), theirs))
+		require.EqualValues(t, 1, p.word(t, m.Addr(), theirs))
 		p.open()
 	})
 	t.Run("same stream", func(t *testing.T) {
@@ -77,7 +79,8 @@ func TestExportOrder(t *testing.T) {
 		p.open()
 	})
 	t.Run("a view imported on a stream is ordered after that stream", func(t *testing.T) {
-		p, mine, theirs := slowProducer(t, d), newStream(t, d), newStream(t, d)
+		mine, theirs := newStream(t, d), newStream(t, d)
+		p := slowProducer(t, d)
 		p.open()
 		v := must(memview.Import(p, stream.On(mine.View()), nil))
 		defer v.Release()
@@ -289,7 +292,8 @@ func TestExportCAI(t *testing.T) {
 		require.NoError(t, d.Driver().GraphDestroy(g).Err())
 	})
 	t.Run("round trip with order and way back", func(t *testing.T) {
-		p, mine := slowProducer(t, d), newStream(t, d)
+		mine := newStream(t, d)
+		p := slowProducer(t, d)
 		v := must(memview.ImportCAI(pendingView(t, p), stream.On(mine.View()), nil))
 		require.True(t, v.ProducerStream().Same(p.s.View()))
 		open := block(t, mine)
