@@ -7,26 +7,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/soft"
 	"github.com/go-handoff/handoff/launch"
 )
 
-// incrementOnSoft registers a kernel with the software device and loads it. On
-// a GPU the code would come from a Program instead.
-func incrementOnSoft() (*device.Stream, *launch.Kernel, error) {
-	if err := soft.Enable(nil); err != nil {
-		return nil, nil, err
-	}
-	err := soft.RegisterKernel("increment", []soft.ParamInfo{soft.Ptr, soft.Int32}, func(l *soft.Launch) {
-		p := soft.Slice[uint32](l, l.Ptr(0), 1)
-		p[0] += uint32(l.Int64(1))
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	code, err := launch.NewObjectCode(soft.Image("increment"), nil)
+// increment loads a kernel that adds its second argument to where the first
+// points: for the software device a Go function, for a GPU CUDA C++.
+func increment() (*device.Stream, *launch.Kernel, error) {
+	code, err := incrementCode()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -43,9 +34,30 @@ func incrementOnSoft() (*device.Stream, *launch.Kernel, error) {
 	return s, k, err
 }
 
+func incrementCode() (*launch.ObjectCode, error) {
+	if os.Getenv("HANDOFF_DRIVER") == "cuda" {
+		p, err := launch.NewProgram(`extern "C" __global__ void increment(unsigned *p, int n) { *p += n; }`, nil)
+		if err != nil {
+			return nil, err
+		}
+		return p.Compile(launch.FormatCubin, nil)
+	}
+	if err := soft.Enable(nil); err != nil {
+		return nil, err
+	}
+	err := soft.RegisterKernel("increment", []soft.ParamInfo{soft.Ptr, soft.Int32}, func(l *soft.Launch) {
+		p := soft.Slice[uint32](l, l.Ptr(0), 1)
+		p[0] += uint32(l.Int64(1))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return launch.NewObjectCode(soft.Image("increment"), nil)
+}
+
 // Each argument is checked against the kernel's own table of parameters.
 func ExampleLaunch() {
-	s, k, err := incrementOnSoft()
+	s, k, err := increment()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -80,7 +92,7 @@ func ExampleLaunch() {
 
 // A prepared launch packs its arguments once.
 func ExamplePrepare() {
-	s, k, err := incrementOnSoft()
+	s, k, err := increment()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -110,7 +122,7 @@ func ExamplePrepare() {
 
 // What is queued on a stream is recorded, and replayed with one call.
 func ExampleRecord() {
-	s, k, err := incrementOnSoft()
+	s, k, err := increment()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -151,7 +163,7 @@ func ExampleRecord() {
 
 // A graph that is made by hand says what depends on what.
 func ExampleNewGraph() {
-	s, k, err := incrementOnSoft()
+	s, k, err := increment()
 	if err != nil {
 		fmt.Println(err)
 		return
