@@ -1160,6 +1160,15 @@ static int take_interface(ho_PyObject *obj, unsigned want, int any, int64_t *ite
 	ho_PyObject *dict = ho_py.PyObject_GetAttr(obj, ho_names.array_interface);
 	if (dict == NULL)
 		return -1;
+	if (is_type(dict, ho_py.PyDict_Type)) {
+		/* Reading an entry may run code (__index__) that changes the
+		 * producer's dict, so that what was found in it is gone. */
+		ho_PyObject *theirs = dict;
+		dict = ho_py.PyDict_Copy(theirs);
+		ho_py.Py_DecRef(theirs);
+		if (dict == NULL)
+			return -1;
+	}
 	int r = read_interface(obj, dict, want, any, itemsize, out);
 	ho_py.Py_DecRef(dict);
 	if (r != 0) {

@@ -245,6 +245,7 @@ enum {
 	X(int, PyList_SetItem, (ho_PyObject *, ho_ssize, ho_PyObject *)) \
 	X(int, PyList_Append, (ho_PyObject *, ho_PyObject *)) \
 	X(ho_PyObject *, PyDict_New, (void)) \
+	X(ho_PyObject *, PyDict_Copy, (ho_PyObject *)) \
 	X(ho_PyObject *, PyDict_GetItemString, (ho_PyObject *, const char *)) \
 	X(ho_PyObject *, PyDict_GetItemWithError, (ho_PyObject *, ho_PyObject *)) \
 	X(int, PyDict_SetItemString, (ho_PyObject *, const char *, ho_PyObject *)) \

@@ -156,8 +156,11 @@ int ho_ext_add_func(ho_ext_module *m, const char *name, const char *doc, uint32_
 int ho_ext_add_param(ho_ext_module *m, const char *name, uint32_t kind, uint32_t bits, uint32_t flags,
 	uint32_t dtype /* code | bits << 8 | lanes << 16 */, const char *wants, ho_ext_value def);
 int ho_ext_add_class(ho_ext_module *m, const char *name, const char *fields /* separated by spaces */, uint32_t number);
-/* A new reference to the module, or NULL with an exception set. */
+/* A new reference to the module, which is never freed, or NULL with an
+ * exception set. */
 ho_PyObject *ho_ext_finish(ho_ext_module *m);
+/* Another reference to a module of ho_ext_finish. */
+ho_PyObject *ho_ext_again(ho_PyObject *module);
 /* Sets ImportError; returns NULL. */
 ho_PyObject *ho_ext_import_error(const char *module, const char *text);
 /* 1 when Python can be used from PyInit; otherwise 0 with an exception set. */

@@ -32,6 +32,9 @@ func (m *Module) Init() (address uintptr) {
 	if C.ho_ext_start() == 0 {
 		return 0
 	}
+	if m.object != 0 { // imported again, after its name was taken out of sys.modules
+		return uintptr(unsafe.Pointer(C.ho_ext_again((*C.ho_PyObject)(pointer(uint64(m.object))))))
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			address = importError(m.name, fmt.Sprintf("Init panicked: %v", p))
@@ -46,7 +49,8 @@ func (m *Module) Init() (address uintptr) {
 	if b.failed {
 		return importError(m.name, fmt.Sprintf("the module needs more memory, functions (%d in all modules of one shared object) or structs than there are", C.HO_EXT_MAX_FUNCS))
 	}
-	return uintptr(unsafe.Pointer(C.ho_ext_finish(b.m)))
+	m.object = uintptr(unsafe.Pointer(C.ho_ext_finish(b.m)))
+	return m.object
 }
 
 func importError(module, text string) uintptr {

@@ -56,7 +56,9 @@ ho_ext_module *ho_ext_begin(const char *name, const char *doc, const char *stub,
 	m->def.m_base = head;
 	m->def.m_name = copy(name);
 	m->def.m_doc = copy(doc);
-	m->def.m_size = -1; /* state lives in C: one module per process */
+	/* Size 0, not -1: the import in another interpreter then comes back to
+	 * PyInit, which refuses it, instead of copying the module's dict (B386). */
+	m->def.m_size = 0;
 	m->methods = calloc(nfuncs + 1, sizeof *m->methods);
 	m->funcs = calloc(nfuncs + 1, sizeof *m->funcs);
 	m->cap = nfuncs;
@@ -169,7 +171,12 @@ ho_PyObject *ho_ext_finish(ho_ext_module *m)
 		ho_py.Py_DecRef(module);
 		return NULL;
 	}
-	return module;
+	return ho_newref(module); /* one more, for ho_ext_again */
+}
+
+ho_PyObject *ho_ext_again(ho_PyObject *module)
+{
+	return ho_newref(module);
 }
 
 /* ---- Values to objects -------------------------------------------------- */

@@ -25,7 +25,8 @@ type Module struct {
 	classes   []*class
 	errs      []error
 
-	init sync.Mutex
+	init   sync.Mutex
+	object uintptr // the Python module, once Init has made it
 }
 
 // nextClass numbers the named tuple classes of all modules.

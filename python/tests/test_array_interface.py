@@ -242,3 +242,39 @@ def test_numpy_takes_it() -> None:
     assert a[1, 0] == 1
     v = StridedMemoryView.from_buffer(bytes(8), (4,), dtype="int16")
     assert not np.asarray(Only(v)).flags.writeable
+
+
+@pytest.mark.parametrize("where", ["version", "shape", "strides", "address", "readonly", "offset"])
+def test_entries_that_change_the_dict_while_it_is_read(where: str) -> None:
+    entries: dict[str, Any] = {}
+
+    class Evil:
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+        def __index__(self) -> int:
+            entries.clear()
+            gc.collect()
+            [tuple(range(n)) for n in range(64)]  # what was freed is used again
+            return self.value
+
+        def __bool__(self) -> bool:
+            return bool(self.__index__())
+
+    def int_(name: str, value: int) -> Any:
+        return Evil(value) if name == where else value
+
+    entries.update(
+        version=int_("version", 3),
+        typestr="".join(["<", "f4"]),
+        shape=(int_("shape", 2), 3),
+        strides=(int_("strides", 16), 4),
+        data=(int_("address", ADDRESS), int_("readonly", 0)),
+    )
+    if where == "offset":
+        entries.update(data=bytearray(64), offset=Evil(0))
+    x = Exporter()
+    x.__array_interface__ = entries
+    v = StridedMemoryView.from_array_interface(x)
+    assert entries == {}
+    assert (v.shape, v.strides, v.dlpack_dtype, v.readonly) == ((2, 3), (4, 1), (2, 32, 1), False)

@@ -334,6 +334,34 @@ def test_two_modules(run: Run, testmod_path: Path) -> None:
     assert "worse(x" in done.stderr
 
 
+def test_import_again(run: Run) -> None:
+    """A module whose name was taken out of sys.modules is imported again, any number of times."""
+    done = run(
+        "import sys, testmod\n"
+        "first = testmod\n"
+        "for _ in range(40):\n"
+        "    del sys.modules['testmod']; import testmod\n"
+        "print(testmod is first, testmod.i(3), testmod.pair(1))\n"
+    )
+    assert done.stdout == "True 3 (1, 'x')\n", done.stderr
+
+
+def test_subinterpreter(run: Run) -> None:
+    """B386: refused, also when the main interpreter has imported the module before."""
+    done = run(
+        "import sys\n"
+        "try: import _interpreters as interpreters\n"
+        "except ImportError: import _xxsubinterpreters as interpreters\n"
+        "import testmod\n"
+        "code = 'try: import testmod\\nexcept ImportError as e: print(e)\\nelse: print(testmod.i(1))'\n"
+        "try: i = interpreters.create(isolated=False)\n"
+        "except TypeError: i = interpreters.create('legacy')\n"
+        "print(interpreters.run_string(i, code), testmod.i(3))\n"
+    )
+    assert "subinterpreters are not supported" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.endswith("None 3\n")
+
+
 def test_second_runtime(run: Run, othermod_path: Path) -> None:
     """B361: a second Go runtime is refused, and the first goes on."""
     done = run(
