@@ -37,8 +37,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
 		return 2
 	}
+	var exit exitError
+	if errors.As(err, &exit) {
+		return exit.status
+	}
 	return 1
 }
+
+// exitError is an error with an exit status of its own.
+type exitError struct {
+	status int
+	error
+}
+
+func (e exitError) Unwrap() error { return e.error }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -53,7 +65,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newVersion(), newExtension(), newStubs(), newDoctor())
+	root.AddCommand(newVersion(), newExtension(), newStubs(), newDoctor(), newConform())
 	return root
 }
 

@@ -1,0 +1,143 @@
+"""The matrix: what happens when one library's array is given to another."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Callable
+from typing import Any
+
+from . import targets
+from .checks_producer import expected, versioned
+from .core import attempt, brief
+from .targets import Target, Unsupported
+
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+          "float64", "complex64", "complex128", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float6_e2m3fn",
+          "float4_e2m1fn", "int4")  # fmt: skip
+
+LAYOUTS: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
+    ("scalar", (), "C", ("R046",)),
+    ("no elements", (0, 3), "C", ("R043", "R044")),
+    ("column-major", (2, 3), "F", ("R048",)),
+    ("sliced", (2, 3), "sliced", ("R039", "R042", "R048")),
+    ("reversed", (6,), "reversed", ("R053",)),
+    ("broadcast", (3, 2), "broadcast", ("R052",)),
+    ("read-only", (6,), "readonly", ("R014", "R015", "R016", "R057")),
+    ("size-1 axis", (2, 1, 3), "C", ("R054",)),
+)
+_DTYPE_RULES = {"bool": ("R024", "R289"), "bfloat16": ("R026",), "complex64": ("R025",), "complex128": ("R025",),
+                "float6_e2m3fn": ("R020", "R022"), "float4_e2m1fn": ("R020", "R023"), "int4": ("R031",)}  # fmt: skip
+
+
+def cells() -> list[dict[str, Any]]:
+    """The inputs, in order: element types in row-major order, then float32 in other layouts."""
+    out = []
+    for d in DTYPES:
+        rules = _DTYPE_RULES.get(d, ("R007", "R027") if d.startswith("float8") else ("R027", "R039"))
+        out.append({"protocol": "dlpack", "case": d, "dtype": d, "shape": (2, 3), "layout": "C", "rules": rules})
+    for name, shape, layout, rules in LAYOUTS:
+        out.append({"protocol": "dlpack", "case": name, "dtype": "float32", "shape": shape, "layout": layout, "rules": rules})
+    for protocol, base in (("buffer", ("R230", "R231")), ("array interface", ("R206", "R219"))):
+        out.append({"protocol": protocol, "case": "float32", "dtype": "float32", "shape": (2, 3), "layout": "C", "rules": base})
+        for name, shape, layout, rules in LAYOUTS:
+            if layout in ("sliced", "reversed", "readonly"):
+                more = {"buffer": {"readonly": ("R242", "R243")}, "array interface": {"readonly": ("R211",)}}[protocol]
+                out.append({"protocol": protocol, "case": name, "dtype": "float32", "shape": shape, "layout": layout,
+                            "rules": more.get(layout, ("R246",) if protocol == "buffer" else ("R212",))})  # fmt: skip
+    return out
+
+
+def _way(t: Target, protocol: str) -> Callable[..., Any] | None:
+    return {"dlpack": t.from_dlpack, "buffer": t.from_buffer, "array interface": t.from_array_interface}[protocol]
+
+
+def exchange(p: Target, c: Target, cell: dict[str, Any]) -> dict[str, Any]:
+    """One cell: its status, and what happened in words."""
+    take = _way(c, cell["protocol"])
+    if take is None:
+        return {"status": "missing", "what": f"{c.name} takes no {cell['protocol']}"}
+    x, err = attempt(p.array, cell["dtype"], cell["shape"], cell["layout"])
+    if err is not None and len(cell["shape"]) == 2 and cell["layout"] == "C":
+        x, err = attempt(p.array, cell["dtype"], (6,), "C")  # libraries of one axis
+    if isinstance(err, Unsupported):
+        return {"status": "missing", "what": f"{p.name} has no such array: {err}"}
+    if err is not None:
+        return {"status": "missing", "what": f"{p.name} makes no such array: {brief(err)}"}
+    if cell["protocol"] == "dlpack" and not hasattr(x, "__dlpack__"):
+        return {"status": "missing", "what": f"{p.name} has no __dlpack__"}
+    if cell["protocol"] == "array interface" and not hasattr(x, "__array_interface__"):
+        return {"status": "missing", "what": f"{p.name} has no __array_interface__"}
+    if cell["protocol"] == "buffer":
+        _, err = attempt(memoryview, x)
+        if err is not None:
+            return {"status": "missing", "what": f"{p.name} exports no buffer"}
+    before, perr = attempt(p.look, x)
+    r, err = attempt(take, x)
+    if isinstance(err, Unsupported):
+        return {"status": "missing", "what": str(err)}
+    if err is not None:
+        by = p.name
+        if cell["protocol"] == "dlpack":
+            _, own = attempt(versioned, x)
+            by = p.name if own is not None else c.name
+        return {"status": "refused", "what": f"{by} raised {brief(err)}", "how": type(err).__name__}
+    after, lerr = attempt(c.look, r)
+    if after is None or perr is not None or before is None:
+        return {"status": "taken", "what": f"taken; cannot be looked into: {brief(lerr or perr or Exception())}"}
+    size = max(after.dtype[1] * after.dtype[2] // 8, 1)
+    n = 1
+    for s in after.shape:
+        n *= s
+    want = expected(cell["dtype"], tuple(after.shape), cell["layout"]) if cell["dtype"] in _PLAIN else None
+    same = before.address == after.address
+    if n and want is not None and list(after.values()) != want:
+        return {"status": "wrong", "what": f"elements {after.values()[:6]}, not {want[:6]}"}
+    if tuple(after.shape) != tuple(before.shape):
+        return {"status": "wrong", "what": f"shape {after.shape}, not {before.shape}"}
+    if not n:
+        return {"status": "zero-copy", "what": "taken; there is nothing to copy"}
+    readonly = bool(p.readonly_arrays or before.readonly or cell["layout"] == "readonly")
+    text = f"{after.dtype} {after.shape} strides {after.strides}"
+    if same and readonly and after.readonly is False and not c.readonly_arrays:
+        return {"status": "zero-copy", "what": f"shared; read-only memory came out writable; {text}", "lost": True}
+    if not same:
+        return {"status": "copied", "what": f"copied, {text}"}
+    if not readonly and cell["dtype"] in _PLAIN and cell["layout"] != "broadcast":
+        # A byte written where the producer has it must show where the consumer looks.
+        at = before.address
+        old = ctypes.string_at(at, size)
+        ctypes.memmove(at, bytes(255 - b for b in old) if cell["dtype"] != "bool" else bytes([1 - old[0]]), size)
+        seen, _ = attempt(c.look, r)
+        visible = seen is not None and ctypes.string_at(seen.address, size) != old
+        ctypes.memmove(at, old, size)
+        if not visible:
+            return {"status": "copied", "what": f"same address, and a write does not show; {text}"}
+        return {"status": "zero-copy", "what": f"shared, a write shows; {text}"}
+    return {"status": "zero-copy", "what": f"shared, {'read-only' if readonly else 'same address'}; {text}"}
+
+
+_PLAIN = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+          "float64", "complex64", "complex128"}  # fmt: skip
+
+
+def run(producer: str, consumer: str, say: Callable[..., None], after: int) -> int:
+    """Prints the cells of a pair. after: how many were done before."""
+    try:
+        p = targets.find(producer)
+        c = targets.find(consumer) if consumer != producer else p
+    except targets.Missing as e:
+        say(missing=str(e))
+        return 3
+    say(producer=p.name, consumer=c.name, versions=[p.version, c.version])
+    for i, cell in enumerate(cells()):
+        if i < after:
+            continue
+        say(start=str(i), cell=cell)
+        result, err = attempt(exchange, p, c, cell)
+        if err is not None:
+            result = {"status": "error", "what": brief(err)}
+        say(cell={**cell, **result})
+        gc.collect()
+    say(end=True)
+    return 0
