@@ -88,7 +88,11 @@ func BeginCapture(s *device.Stream, mode CaptureMode) (*Capture, error) {
 	if s == nil || !ok {
 		return nil, invalid("%s: no stream, or mode %d", op, mode)
 	}
+	if err := s.Begin(op); err != nil { // until the end
+		return nil, err
+	}
 	if err := s.BeginCapture(m); err != nil {
+		s.End()
 		return nil, fmt.Errorf("launch: %w", err)
 	}
 	ctx := s.Context()
@@ -112,11 +116,11 @@ func (g *Graph) Capture(s *device.Stream, mode CaptureMode, deps ...Node) (*Capt
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Begin(op); err != nil {
+	if err := s.Begin(op); err != nil { // until the end
 		return nil, err
 	}
-	defer s.End()
 	if err := g.check(op, g.own.d.StreamBeginCaptureToGraph(s.Context().Handle(), s.Handle(), g.handle, h, nil, m)); err != nil {
+		s.End()
 		return nil, err
 	}
 	return newCapture(s, g, true)
@@ -202,9 +206,10 @@ func (c *Capture) End() (*Graph, error) {
 	return newGraph(c.g.own.d, h, c.g.ctx, c.g.own.keep), nil
 }
 
-// end makes the driver end the capture. It does without [device.Stream.Begin],
-// which refuses a closed stream.
+// end makes the driver end the capture, and gives the stream back, which may
+// be closed by now.
 func (c *Capture) end() (driver.GraphHandle, error) {
+	defer c.s.End()
 	d := c.s.Device().Driver()
 	h, res := d.StreamEndCapture(c.s.Context().Handle(), c.s.Handle())
 	if res == driver.Success && h != 0 {

@@ -568,6 +568,20 @@ func TestCaptureErrors(t *testing.T) {
 		require.ErrorIs(t, err, launch.ErrClosed)
 		require.NoError(t, launch.Launch(s, one, k))
 	})
+	t.Run("stream closed meanwhile", func(t *testing.T) {
+		other, err := s.Device().NewStream(nil)
+		require.NoError(t, err)
+		c, err := launch.BeginCapture(other, launch.CaptureRelaxed)
+		require.NoError(t, err)
+		require.NoError(t, launch.Launch(other, one, k))
+		require.NoError(t, other.Close())
+		g, err := c.End()
+		require.NoError(t, err)
+		nodes, err := g.Nodes()
+		require.NoError(t, err)
+		require.Len(t, nodes, 1)
+		require.NoError(t, g.Close())
+	})
 	t.Run("function that fails", func(t *testing.T) {
 		cause := errors.New("cause")
 		g, err := launch.Record(s, func(*launch.Capture) error {
