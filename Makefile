@@ -40,8 +40,13 @@ $(VENV)/.base: requirements.txt scripts/venv
 	@scripts/venv '$(PYTHON)' $(VENV) requirements.txt
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.base requirements-dev.txt
-	@scripts/venv '$(PYTHON)' $(VENV) requirements.txt requirements-dev.txt
+$(VENV)/.test: $(VENV)/.base requirements-test.txt
+	@echo 'handoff: installing what the tests need'
+	@scripts/venv '$(PYTHON)' $(VENV) requirements.txt requirements-test.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test requirements-dev.txt
+	@scripts/venv '$(PYTHON)' $(VENV) requirements.txt requirements-test.txt requirements-dev.txt
 	@touch $@
 
 # Our own package, from the working tree. setuptools is in the environment, so
@@ -96,7 +101,7 @@ $(BUILD)/bench/dlpack.test: $(GO_SRC)
 demo: $(VENV)/.handoff $(EXT)/godemo.so
 	@$(PY) examples/demo/demo.py
 
-test: $(VENV)/.handoff $(BUILD)/handoff $(EXT)/.stamp
+test: $(VENV)/.test $(VENV)/.handoff $(BUILD)/handoff $(EXT)/.stamp
 	@$(PY) scripts/suites.py test
 
 check: test check-rest
