@@ -230,6 +230,10 @@ func (l *Library) Path() string { return l.lib.Path }
 func (l *Library) Version() (major, minor int) { return l.major, l.minor }
 
 // Linker is a link in progress.
+//
+// The library ties a link to the thread that began it (one that is destroyed
+// on another thread makes later links crash, as seen with 13.5): so a Linker has a goroutine of its own, locked to a thread, until
+// Close.
 type Linker struct {
 	l       *Library
 	own     *linkerOwner
@@ -238,41 +242,79 @@ type Linker struct {
 	closed  bool
 }
 
+// linkerOwner is the goroutine that has the handle. It outlives the Linker,
+// whose cleanup has it.
 type linkerOwner struct {
 	l      *Library
 	handle uintptr
+	calls  chan func()
 	token  leak.Token
 }
 
-func (o *linkerOwner) destroy() error {
-	o.token.Done()
-	if code := clib.Destroy(o.l.destroy, o.handle); code != 0 {
-		return &Error{Op: "nvJitLinkDestroy", Result: Result(code)}
+// serve makes the calls, on one thread, until calls is closed.
+func (o *linkerOwner) serve() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for f := range o.calls {
+		f()
 	}
-	return nil
+}
+
+// do makes a call on the thread of the link and waits for it.
+func (o *linkerOwner) do(f func()) {
+	done := make(chan struct{})
+	o.calls <- func() {
+		defer close(done)
+		f()
+	}
+	<-done
+}
+
+func (o *linkerOwner) destroy() (err error) {
+	o.token.Done()
+	o.do(func() {
+		if code := clib.Destroy(o.l.destroy, o.handle); code != 0 {
+			err = &Error{Op: "nvJitLinkDestroy", Result: Result(code)}
+		}
+	})
+	close(o.calls)
+	return err
 }
 
 // NewLinker begins a link with the library's own options, of which
 // "-arch=sm_…" is needed.
 func (l *Library) NewLinker(options ...string) (*Linker, error) {
 	const op = "nvJitLinkCreate"
-	h, code, err := clib.LinkCreate(l.create, options)
-	if err != nil {
-		return nil, fmt.Errorf("nvjitlink: %s: %w: %w", op, err, ErrorUnrecognizedOption)
-	}
-	if code != 0 {
-		e := &Error{Op: op, Result: Result(code), Log: "options: " + strings.Join(options, " ")}
+	o := &linkerOwner{l: l, calls: make(chan func())}
+	go o.serve()
+	var err error
+	o.do(func() {
+		h, code, e := clib.LinkCreate(l.create, options)
+		if e != nil {
+			err = fmt.Errorf("nvjitlink: %s: %w: %w", op, e, ErrorUnrecognizedOption)
+			return
+		}
+		if o.handle = h; code == 0 {
+			return
+		}
+		log := "options: " + strings.Join(options, " ")
 		if h != 0 { // it tells what was wrong, and is destroyed like any other
-			if log := l.logOf(h, l.errorLogSize, l.errorLog); log != "" {
-				e.Log += "\n" + log
+			if s := l.logOf(h, l.errorLogSize, l.errorLog); s != "" {
+				log += "\n" + s
 			}
 			clib.Destroy(l.destroy, h)
 		}
-		return nil, e
+		err = &Error{Op: op, Result: Result(code), Log: log}
+	})
+	if err != nil {
+		close(o.calls)
+		return nil, err
 	}
-	o := &linkerOwner{l: l, handle: h, token: leak.Track("nvjitlink.Linker")}
+	o.token = leak.Track("nvjitlink.Linker")
 	k := &Linker{l: l, own: o}
-	k.cleanup = runtime.AddCleanup(k, func(o *linkerOwner) { _ = o.destroy() }, o)
+	k.cleanup = runtime.AddCleanup(k, func(o *linkerOwner) {
+		go func() { _ = o.destroy() }() // not here: a cleanup does not wait
+	}, o)
 	return k, nil
 }
 
@@ -288,17 +330,18 @@ func (k *Linker) Close() error {
 	return k.own.destroy()
 }
 
-// lock begins a use; the caller unlocks on success.
-func (k *Linker) lock(op string) error {
+// call makes a call on the thread of the link, unless the Linker is closed.
+func (k *Linker) call(op string, f func() error) (err error) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.closed {
-		k.mu.Unlock()
 		return fmt.Errorf("nvjitlink: %s: linker: %w", op, ErrClosed)
 	}
-	return nil
+	k.own.do(func() { err = f() })
+	return err
 }
 
-// check adds the log to a failure. The Linker is locked.
+// check adds the log to a failure, on the thread of the link.
 func (k *Linker) check(op string, code int, err error) error {
 	switch {
 	case err != nil:
@@ -320,49 +363,43 @@ func (l *Library) logOf(handle, size, data uintptr) string {
 // AddData adds a piece of code; the name is for messages.
 func (k *Linker) AddData(kind Input, data []byte, name string) error {
 	const op = "nvJitLinkAddData"
-	if err := k.lock(op); err != nil {
-		return err
-	}
-	defer k.mu.Unlock()
-	if len(data) == 0 {
-		return &Error{Op: op, Result: ErrorNullInput, Log: strconv.Quote(name) + " has no bytes"}
-	}
-	code, err := clib.LinkData(k.l.addData, k.own.handle, int(kind), data, name)
-	return k.check(op, code, err)
+	return k.call(op, func() error {
+		if len(data) == 0 {
+			return &Error{Op: op, Result: ErrorNullInput, Log: strconv.Quote(name) + " has no bytes"}
+		}
+		code, err := clib.LinkData(k.l.addData, k.own.handle, int(kind), data, name)
+		return k.check(op, code, err)
+	})
 }
 
 // AddFile adds a file.
 func (k *Linker) AddFile(kind Input, path string) error {
 	const op = "nvJitLinkAddFile"
-	if err := k.lock(op); err != nil {
-		return err
-	}
-	defer k.mu.Unlock()
-	code, err := clib.LinkFile(k.l.addFile, k.own.handle, int(kind), path)
-	return k.check(op, code, err)
+	return k.call(op, func() error {
+		code, err := clib.LinkFile(k.l.addFile, k.own.handle, int(kind), path)
+		return k.check(op, code, err)
+	})
 }
 
 // Complete links what was added.
 func (k *Linker) Complete() error {
 	const op = "nvJitLinkComplete"
-	if err := k.lock(op); err != nil {
-		return err
-	}
-	defer k.mu.Unlock()
-	return k.check(op, clib.Do(k.l.complete, k.own.handle), nil)
+	return k.call(op, func() error {
+		return k.check(op, clib.Do(k.l.complete, k.own.handle), nil)
+	})
 }
 
 // output asks for the bytes of one kind.
-func (k *Linker) output(op string, size, data uintptr) ([]byte, error) {
+func (k *Linker) output(op string, size, data uintptr) (b []byte, err error) {
 	if size == 0 || data == 0 {
 		return nil, fmt.Errorf("nvjitlink: %s: this is version %d.%d: %w", op, k.l.major, k.l.minor, ErrNotSupported)
 	}
-	if err := k.lock(op); err != nil {
-		return nil, err
-	}
-	defer k.mu.Unlock()
-	b, code := clib.Bytes(size, data, k.own.handle)
-	if err := k.check(op, code, nil); err != nil {
+	err = k.call(op, func() error {
+		var code int
+		b, code = clib.Bytes(size, data, k.own.handle)
+		return k.check(op, code, nil)
+	})
+	if err != nil {
 		return nil, err
 	}
 	if len(b) == 0 {
@@ -389,19 +426,19 @@ func (k *Linker) LTOIR() ([]byte, error) {
 }
 
 // ErrorLog returns what went wrong so far.
-func (k *Linker) ErrorLog() (string, error) {
-	if err := k.lock("nvJitLinkGetErrorLog"); err != nil {
-		return "", err
-	}
-	defer k.mu.Unlock()
-	return k.l.logOf(k.own.handle, k.l.errorLogSize, k.l.errorLog), nil
+func (k *Linker) ErrorLog() (log string, err error) {
+	err = k.call("nvJitLinkGetErrorLog", func() error {
+		log = k.l.logOf(k.own.handle, k.l.errorLogSize, k.l.errorLog)
+		return nil
+	})
+	return log, err
 }
 
 // InfoLog returns warnings, and with "-verbose" more.
-func (k *Linker) InfoLog() (string, error) {
-	if err := k.lock("nvJitLinkGetInfoLog"); err != nil {
-		return "", err
-	}
-	defer k.mu.Unlock()
-	return k.l.logOf(k.own.handle, k.l.infoLogSize, k.l.infoLog), nil
+func (k *Linker) InfoLog() (log string, err error) {
+	err = k.call("nvJitLinkGetInfoLog", func() error {
+		log = k.l.logOf(k.own.handle, k.l.infoLogSize, k.l.infoLog)
+		return nil
+	})
+	return log, err
 }

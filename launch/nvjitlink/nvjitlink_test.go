@@ -3,6 +3,7 @@ package nvjitlink_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -134,6 +135,32 @@ func TestErrors(t *testing.T) {
 	require.ErrorContains(t, err, "-what")
 	_, err = l.NewLinker("-arch=sm_90\x00")
 	require.ErrorIs(t, err, nvjitlink.ErrorUnrecognizedOption)
+}
+
+// TestThreads moves links between goroutines on threads of their own: the
+// library takes every call of a link from one thread only.
+func TestThreads(t *testing.T) {
+	l, err := nvjitlink.Load()
+	testlib.Need(t, "nvJitLink", err)
+	// elsewhere runs f on a thread that nothing else has used, and that ends.
+	elsewhere := func(f func() error) {
+		t.Helper()
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread()
+			done <- f()
+		}()
+		require.NoError(t, <-done)
+	}
+	for range 5 {
+		var k *nvjitlink.Linker
+		elsewhere(func() (err error) { k, err = l.NewLinker("-arch=sm_90"); return err })
+		elsewhere(func() error { return k.AddData(nvjitlink.InputPTX, []byte(mainPTX), "main") })
+		elsewhere(func() error { return k.AddData(nvjitlink.InputPTX, []byte(partPTX), "part") })
+		elsewhere(k.Complete)
+		elsewhere(func() error { _, err := k.Cubin(); return err })
+		elsewhere(k.Close)
+	}
 }
 
 func TestClosed(t *testing.T) {
