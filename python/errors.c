@@ -31,6 +31,11 @@ enum {
 	C_GO,
 	C_PANIC,
 	C_MASK,
+	C_STREAM,
+	C_RANGE,
+	C_CLOSED,
+	C_DRIVER,
+	C_NODRIVER,
 	C_COUNT,
 };
 
@@ -56,6 +61,15 @@ static const struct class_row rows[C_COUNT] = {
 	[C_GO] = { "GoError", "Error", "RuntimeError", "A Go function returned an error." },
 	[C_MASK] = { "MaskError", "ExchangeError", "ValueError", "Masked arrays are not supported (R181, R217)." },
 	[C_PANIC] = { "GoPanic", "GoError", NULL, "A Go function panicked; the message has the Go stack." },
+	[C_STREAM] = { "StreamError", "Error", "RuntimeError",
+	               "An object does not keep to the stream protocol, or a stream is used where it cannot be." },
+	[C_RANGE] = { "RangeError", "InvalidValueError", "OverflowError", "A number does not fit (R268)." },
+	[C_CLOSED] = { "ClosedError", "Error", "ValueError,RuntimeError", "Used after it was closed or released." },
+	[C_DRIVER] = { "DriverError", "DeviceError", "RuntimeError",
+	               "A call of the GPU's driver failed.\n\nThe attribute code is the driver's number, name its "
+	               "name (\"CUDA_ERROR_OUT_OF_MEMORY\")." },
+	[C_NODRIVER] = { "NoDriverError", "DriverError", NULL,
+	                 "There is no GPU driver in this process, or it found no device." },
 };
 
 static ho_PyObject *classes[C_COUNT];
@@ -106,6 +120,9 @@ int ho_errors_init(ho_PyObject *module)
 			return -1;
 	}
 	/* Errors that carry no rule answer None. */
+	if (ho_py.PyObject_SetAttrString(classes[C_DRIVER], "code", HO_NONE) != 0 ||
+	    ho_py.PyObject_SetAttrString(classes[C_DRIVER], "name", HO_NONE) != 0)
+		return -1;
 	return ho_py.PyObject_SetAttrString(classes[C_ERROR], "rule", HO_NONE);
 }
 
@@ -119,6 +136,8 @@ ho_PyObject *ho_error_class(int code)
 		[HO_X_PROTOCOL] = C_PROTOCOL, [HO_X_BUFFER] = C_EXCHANGE, [HO_X_TYPE] = C_TYPE,
 		[HO_X_VALUE] = C_VALUE,      [HO_X_FORK] = C_FORK,        [HO_X_GO] = C_GO,
 		[HO_X_PANIC] = C_PANIC,       [HO_X_MASK] = C_MASK,
+		[HO_X_STREAM] = C_STREAM,    [HO_X_RANGE] = C_RANGE,      [HO_X_CLOSED] = C_CLOSED,
+		[HO_X_DRIVER] = C_DRIVER,    [HO_X_NODRIVER] = C_NODRIVER,
 	};
 	int c = code >= 0 && code < (int)sizeof of_code ? of_code[code] : C_EXCHANGE;
 	/* Before the module exists only built-in classes do. */

@@ -22,6 +22,11 @@ enum {
 	HO_X_GO,            /* GoError */
 	HO_X_PANIC,         /* GoPanic */
 	HO_X_MASK,          /* MaskError */
+	HO_X_STREAM,      /* StreamError */
+	HO_X_RANGE,       /* RangeError */
+	HO_X_CLOSED,      /* ClosedError */
+	HO_X_DRIVER,      /* DriverError: ho_gpu_check sets its code and name */
+	HO_X_NODRIVER,    /* NoDriverError */
 };
 
 /* Makes the exception classes and adds them to the module. */
@@ -217,12 +222,25 @@ typedef struct ho_view {
 	ho_PyObject *shape;    /* cache */
 	DLTensor t;            /* byte_offset 0; strides set for ndim > 0 */
 	uint64_t flags;        /* DLPack's */
-	void *stream;          /* raw handle of the stream the data is ordered on; NULL: none known */
+	void *stream;          /* raw handle of the stream the data is ordered on; see ordered */
 	int64_t itemsize;
 	ho_ssize *byte_strides; /* made on the first buffer request; NULL until then */
 	int8_t c_contiguous;
+	int8_t ordered;  /* 1: stream is known (NULL: the legacy default stream) */
+	int8_t produced; /* 1: producer is known */
+	uint64_t stream_ctx; /* where stream belongs to; 0: not known */
+	uint64_t producer;   /* raw handle of the stream that the producer works on */
 	int64_t dims[16];
 } ho_view;
+
+/* Says that work queued on a stream uses v's memory from now on: whoever takes
+ * the view is ordered after it. */
+static inline void ho_view_pending(ho_view *v, uint64_t handle, uint64_t ctx)
+{
+	v->stream = (void *)(uintptr_t)handle;
+	v->stream_ctx = ctx;
+	v->ordered = 1;
+}
 
 static inline int ho_is_view(ho_PyObject *o)
 {
@@ -268,6 +286,7 @@ HO_HIDDEN ho_PyObject *ho_dlpack_device_method(ho_PyObject *self, ho_PyObject *u
 HO_HIDDEN int ho_offer_table(ho_PyTypeObject *type);
 
 HO_HIDDEN int ho_smv_init(ho_PyObject *module);   /* smv.c */
+HO_HIDDEN int ho_gpu_init(ho_PyObject *module);   /* gpu.c */
 HO_HIDDEN int ho_array_init(ho_PyObject *module); /* array.c */
 
 /* args.c: arguments of METH_FASTCALL | METH_KEYWORDS functions. */

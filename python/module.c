@@ -295,7 +295,7 @@ ho_PyObject *ho_core_module(const char *self_path)
 	ho_PyObject *m = ho_py.PyModule_Create2(&def, 3); /* PYTHON_ABI_VERSION */
 	if (m == NULL)
 		return NULL;
-	if (ho_errors_init(m) != 0 || ho_smv_init(m) != 0 || ho_array_init(m) != 0 ||
+	if (ho_errors_init(m) != 0 || ho_smv_init(m) != 0 || ho_array_init(m) != 0 || ho_gpu_init(m) != 0 ||
 	    ho_py.PyModule_AddIntConstant(m, "DLPACK_MAJOR", DLPACK_MAJOR_VERSION) != 0 ||
 	    ho_py.PyModule_AddIntConstant(m, "DLPACK_MINOR", DLPACK_MINOR_VERSION) != 0 || register_exit() != 0 ||
 	    ho_py.PyDict_SetItemString(ho_py.PyImport_GetModuleDict(), core_name, m) != 0) {

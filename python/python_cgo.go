@@ -2,7 +2,7 @@
 
 package python
 
-// #cgo CFLAGS: -I${SRCDIR}/../dlpack/include -std=gnu11 -O2
+// #cgo CFLAGS: -I${SRCDIR}/../dlpack/include -I${SRCDIR}/../device/driver/include -std=gnu11 -O2
 // #cgo LDFLAGS: -lm
 // #include <stdlib.h>
 // #include "gobridge.h"

@@ -118,6 +118,10 @@ ho_view *ho_view_sub(ho_view *v, void *data, int32_t ndim, const int64_t *shape,
 	memcpy(s->t.strides, strides, (size_t)ndim * sizeof(int64_t));
 	s->flags = v->flags;
 	s->stream = v->stream;
+	s->stream_ctx = v->stream_ctx;
+	s->producer = v->producer;
+	s->ordered = v->ordered;
+	s->produced = v->produced;
 	s->itemsize = v->itemsize;
 	s->owner = v->owner;
 	if (s->owner != NULL)

@@ -21,6 +21,11 @@ type handles struct {
 	c *C.ho_driver
 }
 
+// Native returns the address of the driver's C side (struct ho_driver of
+// driver.h), for C code of this module that calls without entering Go. It lives
+// as long as the process.
+func (d *Driver) Native() uintptr { return uintptr(unsafe.Pointer(d.c)) }
+
 func (h handles) has(index int) bool { return C.ho_driver_has(h.c, C.int(index)) != 0 }
 
 func load(path string) (d *Driver, why string) {

@@ -9,6 +9,11 @@ const Available = false
 
 type handles struct{}
 
+// Native returns the address of the driver's C side (struct ho_driver of
+// driver.h), for C code of this module that calls without entering Go. It lives
+// as long as the process.
+func (d *Driver) Native() uintptr { return 0 }
+
 func (handles) has(int) bool { return false }
 
 func load(string) (*Driver, string) { return nil, "this build has no cgo, or is not for Linux" }

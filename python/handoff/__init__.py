@@ -1,10 +1,14 @@
-"""Arrays between Python, Go and C libraries, without a copy.
+"""Arrays and streams between Python, Go and C libraries, without a copy.
 
 `StridedMemoryView` is a view on the memory of any array: of every library that
-speaks DLPack, NumPy's array interface or the buffer protocol. `Array` is memory
-that handoff owns, such as results of functions written in Go. Both are taken by
-every other library through the same protocols. `from_dlpack` is the function of
-that name of the Python array API standard.
+speaks DLPack, the CUDA array interface, NumPy's array interface or the buffer
+protocol. `Array` is memory that handoff owns, such as results of functions
+written in Go. Both are taken by every other library through the same protocols.
+`from_dlpack` is the function of that name of the Python array API standard.
+
+`StreamView` is a stream of any library, `Stream`, `Event` and `Buffer` are made
+by a `Device`. Without a GPU they run on the software device when the environment
+variable HANDOFF_DRIVER is "soft"; otherwise they raise NoDriverError there.
 
 Exceptions derive from `Error` and from the built-in class that callers expect;
 their attribute `rule` names the protocol rule that was broken.
@@ -13,12 +17,17 @@ their attribute `rule` names the protocol rule that was broken.
 from __future__ import annotations
 
 from handoff._core import (
+    LEGACY_DEFAULT_STREAM,
+    PER_THREAD_DEFAULT_STREAM,
     Array,
     CapsuleError,
+    ClosedError,
     CopyError,
     DeviceError,
+    DriverError,
     DTypeError,
     Error,
+    Event,
     ExchangeError,
     ForkError,
     GoError,
@@ -27,22 +36,38 @@ from handoff._core import (
     InvalidValueError,
     LayoutError,
     MaskError,
+    NoDriverError,
     ProtocolError,
+    RangeError,
     ReadOnlyError,
+    Stream,
+    StreamError,
+    StreamView,
     StridedMemoryView,
     VersionError,
     from_dlpack,
 )
+from handoff._decorator import args_viewable_as_strided_memory
+from handoff._device import Buffer, Device, EventOptions, StreamOptions
+from handoff._streams import use_stream
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "LEGACY_DEFAULT_STREAM",
+    "PER_THREAD_DEFAULT_STREAM",
     "Array",
+    "Buffer",
     "CapsuleError",
+    "ClosedError",
     "CopyError",
     "DTypeError",
+    "Device",
     "DeviceError",
+    "DriverError",
     "Error",
+    "Event",
+    "EventOptions",
     "ExchangeError",
     "ForkError",
     "GoError",
@@ -51,10 +76,18 @@ __all__ = [
     "InvalidValueError",
     "LayoutError",
     "MaskError",
+    "NoDriverError",
     "ProtocolError",
+    "RangeError",
     "ReadOnlyError",
+    "Stream",
+    "StreamError",
+    "StreamOptions",
+    "StreamView",
     "StridedMemoryView",
     "VersionError",
     "__version__",
+    "args_viewable_as_strided_memory",
     "from_dlpack",
+    "use_stream",
 ]

@@ -1,0 +1,498 @@
+/* The GPU's driver as the C code of the bridge sees it, and the functions
+ * behind handoff.Device and handoff.Buffer, which are written in Python. */
+#include "gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+ho_go_gpu_functions ho_go_gpu;
+
+void ho_gpu_owner_unref(uintptr_t owner)
+{
+	ho_owner_unref((ho_owner *)owner);
+}
+
+/* ---- Errors ------------------------------------------------------------- */
+
+static int set_attr(ho_PyObject *e, const char *name, ho_PyObject *value)
+{
+	int r = value != NULL ? ho_py.PyObject_SetAttrString(e, name, value) : -1;
+
+	ho_xdecref(value);
+	return r;
+}
+
+/* Adds the driver's code and its name to the pending exception. */
+static void add_code(int code)
+{
+	ho_PyObject *type, *value, *trace;
+	char *name = NULL;
+
+	ho_py.PyErr_Fetch(&type, &value, &trace);
+	ho_py.PyErr_NormalizeException(&type, &value, &trace);
+	if (value != NULL) {
+		ho_driver *d = ho_gpu();
+		if (d == NULL)
+			ho_py.PyErr_Clear();
+		else if (d->t.cuGetErrorName != NULL)
+			d->t.cuGetErrorName(code, &name);
+		if (set_attr(value, "code", ho_py.PyLong_FromLong(code)) != 0 ||
+		    (name != NULL && set_attr(value, "name", ho_py.PyUnicode_FromString(name)) != 0))
+			ho_py.PyErr_Clear();
+	}
+	ho_py.PyErr_Restore(type, value, trace);
+}
+
+int ho_gpu_check(const char *op, int dev, ho_result st)
+{
+	char *name = NULL, *text = NULL, where[32] = "";
+	ho_driver *d;
+
+	if (HO_LIKELY(st == HO_CUDA_SUCCESS))
+		return 0;
+	if (st <= HO_MISSING(cuInit)) {
+		ho_raise(HO_X_DRIVER, 0, op, "the driver is too old: it lacks an entry point of this call");
+		return -1;
+	}
+	d = ho_gpu();
+	if (d == NULL)
+		return -1;
+	if (d->t.cuGetErrorName != NULL)
+		d->t.cuGetErrorName(st, &name);
+	if (d->t.cuGetErrorString != NULL)
+		d->t.cuGetErrorString(st, &text);
+	if (dev >= 0)
+		snprintf(where, sizeof where, " on device %d", dev);
+	ho_raise(HO_X_DRIVER, 0, op, "%s%s (%s)", text != NULL ? text : "unknown error", where,
+	         name != NULL ? name : "?");
+	add_code(st);
+	return -1;
+}
+
+int ho_gpu_raise(const char *op, ho_gpu_fault *f)
+{
+	static const int codes[] = {
+		[HO_FAULT_NONE] = HO_X_GO,         [HO_FAULT_DRIVER] = HO_X_DRIVER, [HO_FAULT_NO_DRIVER] = HO_X_NODRIVER,
+		[HO_FAULT_CLOSED] = HO_X_CLOSED,   [HO_FAULT_VALUE] = HO_X_VALUE,   [HO_FAULT_FORK] = HO_X_FORK,
+		[HO_FAULT_EXCHANGE] = HO_X_BUFFER, [HO_FAULT_PANIC] = HO_X_PANIC,   [HO_FAULT_OTHER] = HO_X_GO,
+	};
+
+	ho_raise(f->kind == HO_FAULT_EXCHANGE ? f->code : codes[f->kind], f->rule, op, "%s",
+	         f->text != NULL ? f->text : "out of memory");
+	if (f->kind == HO_FAULT_DRIVER)
+		add_code(f->code);
+	free(f->text);
+	*f = (ho_gpu_fault){ 0 };
+	return -1;
+}
+
+/* ---- The driver --------------------------------------------------------- */
+
+static ho_driver *driver;
+
+enum { DEVICES = 64 };
+static ho_context primary[DEVICES];
+
+ho_driver *ho_gpu(void)
+{
+	ho_gpu_fault f = { 0 };
+	uintptr_t d = 0;
+
+	if (ho_go_ok() != 0)
+		return NULL;
+	if (HO_LIKELY(driver != NULL))
+		return driver;
+	if (ho_go_gpu.open == NULL) {
+		ho_raise(HO_X_NODRIVER, 0, "open driver", "this build has no driver");
+		return NULL;
+	}
+	HO_UNLOCKED(d = ho_go_gpu.open(&f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("open driver", &f);
+		return NULL;
+	}
+	driver = (ho_driver *)d;
+	return driver;
+}
+
+ho_context ho_gpu_context(int dev)
+{
+	ho_gpu_fault f = { 0 };
+	uint64_t ctx = 0;
+
+	if (HO_LIKELY(dev >= 0 && dev < DEVICES && primary[dev] != 0))
+		return primary[dev];
+	if (ho_gpu() == NULL)
+		return 0;
+	HO_UNLOCKED(ctx = ho_go_gpu.context(dev, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("device", &f);
+		return 0;
+	}
+	if (dev >= 0 && dev < DEVICES)
+		primary[dev] = (ho_context)ctx;
+	return (ho_context)ctx;
+}
+
+ho_context ho_gpu_home(int dev)
+{
+	ho_context now = 0;
+	ho_driver *d = ho_gpu();
+
+	if (d == NULL)
+		return 0;
+	if (dev < 0 && d->t.cuCtxGetCurrent(&now) == HO_CUDA_SUCCESS && now != 0)
+		return now;
+	return ho_gpu_context(dev < 0 ? 0 : dev);
+}
+
+/* ---- Functions for the Python side -------------------------------------- */
+
+/* Fills n C ints from n Python ints. */
+static int take_ints(const char *fn, ho_PyObject *const *args, ho_ssize have, ho_ssize n, int64_t *out)
+{
+	if (have < n) {
+		ho_py.PyErr_Format(ho_py.PyExc_TypeError, "%s() takes %zd arguments (%zd given)", fn, n, have);
+		return -1;
+	}
+	for (ho_ssize i = 0; i < n; i++) {
+		ho_PyObject *v = ho_py.PyNumber_Index(args[i]);
+		if (v == NULL)
+			return -1;
+		out[i] = ho_py.PyLong_AsLongLong(v);
+		ho_py.Py_DecRef(v);
+		if (out[i] == -1 && ho_py.PyErr_Occurred())
+			return -1;
+	}
+	return 0;
+}
+
+/* The ordinal as an int that C and Go take; -1 with an exception set. */
+static int ordinal(const char *op, int64_t v)
+{
+	if (v < 0 || v > INT32_MAX)
+		return ho_raise(HO_X_VALUE, 0, op, "a device has an ordinal from 0, not %lld", (long long)v);
+	return (int)v;
+}
+
+static ho_PyObject *device_count(ho_PyObject *m, ho_PyObject *unused)
+{
+	ho_gpu_fault f = { 0 };
+	int n = 0;
+	(void)m;
+	(void)unused;
+
+	if (ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(n = ho_go_gpu.count(&f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("count devices", &f);
+		return NULL;
+	}
+	return ho_py.PyLong_FromLong(n);
+}
+
+static ho_PyObject *device_text(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	int64_t a[2];
+	ho_gpu_fault f = { 0 };
+	char *text = NULL;
+	int dev;
+	(void)m;
+
+	if (take_ints("_device_text", args, n, 2, a) != 0 || (dev = ordinal("device", a[0])) < 0 || ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(text = ho_go_gpu.text(dev, (int)a[1], &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("device", &f);
+		return NULL;
+	}
+	ho_PyObject *s = ho_py.PyUnicode_FromString(text);
+	free(text);
+	return s;
+}
+
+static ho_PyObject *device_memory(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	int64_t a[1];
+	ho_gpu_fault f = { 0 };
+	uint64_t free_bytes = 0, total = 0;
+	int dev;
+	(void)m;
+
+	if (take_ints("_device_memory", args, n, 1, a) != 0 || (dev = ordinal("device", a[0])) < 0 || ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(ho_go_gpu.memory(dev, &free_bytes, &total, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("memory info", &f);
+		return NULL;
+	}
+	return ho_int_tuple(2, (int64_t[]){ (int64_t)free_bytes, (int64_t)total });
+}
+
+static ho_PyObject *device_can_access(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	int64_t a[2];
+	ho_gpu_fault f = { 0 };
+	int dev, peer, can = 0;
+	(void)m;
+
+	if (take_ints("_device_can_access", args, n, 2, a) != 0 || (dev = ordinal("device", a[0])) < 0 ||
+	    (peer = ordinal("device", a[1])) < 0 || ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(can = ho_go_gpu.can_access(dev, peer, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("peer access", &f);
+		return NULL;
+	}
+	return ho_py.PyBool_FromLong(can);
+}
+
+static ho_PyObject *device_context(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	int64_t a[1];
+	int dev;
+	(void)m;
+
+	if (take_ints("_device_context", args, n, 1, a) != 0 || (dev = ordinal("device", a[0])) < 0)
+		return NULL;
+	ho_context ctx = ho_gpu_context(dev);
+	return ctx != 0 ? ho_py.PyLong_FromUnsignedLongLong(ctx) : NULL;
+}
+
+static ho_PyObject *set_current(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	int64_t a[1];
+	int dev;
+	ho_driver *d;
+	(void)m;
+
+	if (take_ints("_device_set_current", args, n, 1, a) != 0 || (dev = ordinal("device", a[0])) < 0)
+		return NULL;
+	ho_context ctx = ho_gpu_context(dev);
+	if (ctx == 0 || (d = ho_gpu()) == NULL)
+		return NULL;
+	if (ho_gpu_check("set current", dev, d->t.cuCtxSetCurrent(ctx)) != 0)
+		return NULL;
+	return ho_newref(HO_NONE);
+}
+
+/* The ordinal of the device whose context is current on this thread; 0 without one. */
+static ho_PyObject *current_device(ho_PyObject *m, ho_PyObject *unused)
+{
+	ho_driver *d = ho_gpu();
+	ho_context ctx = 0;
+	ho_device dev = 0;
+	(void)m;
+	(void)unused;
+
+	if (d == NULL)
+		return NULL;
+	if (d->t.cuCtxGetCurrent(&ctx) == HO_CUDA_SUCCESS && ctx != 0 &&
+	    ho_gpu_check("current device", -1, d->t.cuCtxGetDevice(&dev)) != 0)
+		return NULL;
+	return ho_py.PyLong_FromLong(dev);
+}
+
+static ho_PyObject *device_sync(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	int64_t a[1];
+	ho_gpu_fault f = { 0 };
+	int dev;
+	(void)m;
+
+	if (take_ints("_device_sync", args, n, 1, a) != 0 || (dev = ordinal("device", a[0])) < 0 || ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(ho_go_gpu.sync_device(dev, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("synchronize device", &f);
+		return NULL;
+	}
+	return ho_newref(HO_NONE);
+}
+
+/* Waits for what release_on holds back; tests and shutdown. */
+static ho_PyObject *flush(ho_PyObject *m, ho_PyObject *unused)
+{
+	ho_gpu_fault f = { 0 };
+	(void)m;
+	(void)unused;
+
+	if (ho_go_ok() != 0)
+		return NULL;
+	if (ho_go_gpu.flush != NULL)
+		HO_UNLOCKED(ho_go_gpu.flush(&f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("flush", &f);
+		return NULL;
+	}
+	return ho_newref(HO_NONE);
+}
+
+/* ---- Memory that Go allocates ------------------------------------------- */
+
+/* The owner of one allocation; its number is in ho_owner.u, the Python object
+ * of the stream that it is given back on in ho_owner.ptr. */
+static void last_buffer(ho_owner *o)
+{
+	ho_gpu_fault f = { 0 };
+	ho_PyObject *keep = o->ptr;
+
+	if (!atomic_load_explicit(&ho_forked, memory_order_relaxed)) {
+		/* Whoever drops last may hold the GIL, and the driver may wait. */
+		int locked = ho_py.PyGILState_Check != NULL && ho_py.PyGILState_Check();
+		void *saved = locked ? ho_py.PyEval_SaveThread() : NULL;
+		ho_go_gpu.close(o->u, &f);
+		if (locked)
+			ho_py.PyEval_RestoreThread(saved);
+		free(f.text);
+	}
+	if (keep != NULL)
+		ho_drop_object(o); /* drops keep, and o */
+	else
+		ho_owner_free(o);
+}
+
+static ho_owner *buffer_owner(ho_PyObject *view)
+{
+	if (HO_TYPE(view) == ho_view_type && ((ho_view *)view)->owner != NULL &&
+	    ((ho_view *)view)->owner->last == last_buffer)
+		return ((ho_view *)view)->owner;
+	ho_raise(HO_X_TYPE, 0, "buffer", "not memory of a Buffer");
+	return NULL;
+}
+
+/* (device, kind, size, stream) -> a view of the bytes. */
+static ho_PyObject *buffer_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	int64_t a[3];
+	ho_gpu_fault f = { 0 };
+	ho_gpu_made made = { 0 };
+	ho_stream_ref s = { 0 };
+	int dev;
+	(void)m;
+
+	if (n < 4) {
+		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_buffer_new(device, kind, size, stream)");
+		return NULL;
+	}
+	if (take_ints("_buffer_new", args, n, 3, a) != 0 || (dev = ordinal("allocate", a[0])) < 0 ||
+	    ho_stream_need(args[3], "allocate", &s) != 0 || ho_stream_place("allocate", dev, &s) != 0)
+		return NULL;
+	if (a[2] < 0) {
+		ho_raise(HO_X_VALUE, 0, "allocate", "%lld bytes", (long long)a[2]);
+		return NULL;
+	}
+	HO_UNLOCKED(ho_go_gpu.buffer_new(dev, (int)a[1], a[2], s.handle, s.ctx, &made, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("allocate", &f);
+		return NULL;
+	}
+	ho_owner *o = ho_owner_new(last_buffer, s.keep, made.key);
+	if (o == NULL) {
+		HO_UNLOCKED(ho_go_gpu.close(made.key, &f));
+		free(f.text);
+		return ho_py.PyErr_NoMemory();
+	}
+	if (s.keep != NULL)
+		ho_py.Py_IncRef(s.keep);
+	DLTensor t = {
+		(void *)(uintptr_t)made.handle, { (DLDeviceType)made.device_type, made.device_id },
+		1, { kDLInt, 8, 1 }, &a[2], NULL, 0,
+	};
+	ho_view *v = (ho_view *)ho_view_new(o, &t, 0);
+	if (v != NULL)
+		ho_view_pending(v, s.handle, s.ctx);
+	return (ho_PyObject *)v;
+}
+
+/* (view, stream, set): says that work on the stream uses the memory; with set
+ * it is given back on that stream from now on. */
+static ho_PyObject *buffer_used(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	ho_gpu_fault f = { 0 };
+	ho_stream_ref s = { 0 };
+	(void)m;
+
+	if (n < 3) {
+		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_buffer_used(view, stream, set)");
+		return NULL;
+	}
+	ho_owner *o = buffer_owner(args[0]);
+	int set = ho_py.PyObject_IsTrue(args[2]), dev = o != NULL ? (int)((ho_view *)args[0])->t.device.device_id : 0;
+	if (o == NULL || set < 0 || ho_stream_need(args[1], "buffer", &s) != 0 ||
+	    ho_stream_place("buffer", dev, &s) != 0)
+		return NULL;
+	HO_UNLOCKED(ho_go_gpu.buffer_used(o->u, set, s.handle, s.ctx, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("buffer", &f);
+		return NULL;
+	}
+	if (set && s.keep != NULL) {
+		ho_PyObject *old = o->ptr;
+		o->ptr = ho_newref(s.keep);
+		ho_xdecref(old);
+	}
+	return ho_newref(HO_NONE);
+}
+
+/* (view, width, value, stream). */
+static ho_PyObject *buffer_fill(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	ho_gpu_fault f = { 0 };
+	ho_stream_ref s = { 0 };
+	int64_t a[2];
+	(void)m;
+
+	if (n < 4) {
+		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_buffer_fill(view, width, value, stream)");
+		return NULL;
+	}
+	ho_owner *o = buffer_owner(args[0]);
+	if (o == NULL || take_ints("_buffer_fill", args + 1, n - 1, 2, a) != 0 ||
+	    ho_stream_need(args[3], "fill", &s) != 0 ||
+	    ho_stream_place("fill", (int)((ho_view *)args[0])->t.device.device_id, &s) != 0)
+		return NULL;
+	HO_UNLOCKED(ho_go_gpu.buffer_fill(o->u, (int)a[0], (uint32_t)a[1], s.handle, s.ctx, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("fill", &f);
+		return NULL;
+	}
+	ho_view_pending((ho_view *)args[0], s.handle, s.ctx);
+	return ho_newref(HO_NONE);
+}
+
+static ho_PyObject *driver_info(ho_PyObject *m, ho_PyObject *unused)
+{
+	ho_driver *d = ho_gpu();
+	(void)m;
+	(void)unused;
+
+	return d != NULL ? ho_py.PyLong_FromLong(d->version) : NULL;
+}
+
+#define FAST(f) (ho_PyCFunction)(void (*)(void)) f
+
+static ho_PyMethodDef functions[] = {
+	{ "_device_count", device_count, HO_METH_NOARGS, NULL },
+	{ "_device_text", FAST(device_text), HO_METH_FASTCALL, NULL },
+	{ "_device_memory", FAST(device_memory), HO_METH_FASTCALL, NULL },
+	{ "_device_can_access", FAST(device_can_access), HO_METH_FASTCALL, NULL },
+	{ "_device_context", FAST(device_context), HO_METH_FASTCALL, NULL },
+	{ "_device_set_current", FAST(set_current), HO_METH_FASTCALL, NULL },
+	{ "_device_current", current_device, HO_METH_NOARGS, NULL },
+	{ "_device_sync", FAST(device_sync), HO_METH_FASTCALL, NULL },
+	{ "_driver_version", driver_info, HO_METH_NOARGS, NULL },
+	{ "_buffer_new", FAST(buffer_new), HO_METH_FASTCALL, NULL },
+	{ "_buffer_used", FAST(buffer_used), HO_METH_FASTCALL, NULL },
+	{ "_buffer_fill", FAST(buffer_fill), HO_METH_FASTCALL, NULL },
+	{ "_flush", flush, HO_METH_NOARGS, NULL },
+	{ NULL, NULL, 0, NULL },
+};
+
+int ho_gpu_init(ho_PyObject *module)
+{
+	if (ho_py.PyModule_AddFunctions(module, functions) != 0)
+		return -1;
+	return ho_event_init(module) != 0 || ho_stream_init(module) != 0 ? -1 : 0;
+}

@@ -1,0 +1,81 @@
+/* The GPU side of the bridge, shared between its C files: the driver that C
+ * calls directly, what Go does for it, streams. Only here a driver header is
+ * included; the rest of the bridge knows nothing of drivers. */
+#pragma once
+
+#include "../device/driver/driver.h"
+#include "../device/driver/zcalls.h"
+#include "gpuabi.h"
+#include "internal.h"
+
+/* ---- The driver (gpu.c) ------------------------------------------------- */
+
+/* The driver of this process, opened by Go on first use. NULL with
+ * NoDriverError (or ForkError) set. GIL held; it is given up while the driver
+ * starts. */
+HO_HIDDEN ho_driver *ho_gpu(void);
+/* 0, or -1 with DriverError set: code and name are those of st. dev is -1
+ * where there is none. */
+HO_HIDDEN int ho_gpu_check(const char *op, int dev, ho_result st);
+/* The exception of what Go reports. Returns -1. */
+HO_HIDDEN int ho_gpu_raise(const char *op, ho_gpu_fault *f);
+/* The primary context of a device, kept for ever; 0 with an exception set. */
+HO_HIDDEN ho_context ho_gpu_context(int dev);
+/* Where default streams belong to: the current context of the thread, or the
+ * primary one of `dev`. 0 with an exception set. */
+HO_HIDDEN ho_context ho_gpu_home(int dev);
+/* Brackets around calls that may wait: others run Python meanwhile. */
+#define HO_UNLOCKED(statement) \
+	do { \
+		void *ho_saved = ho_py.PyEval_SaveThread(); \
+		statement; \
+		ho_py.PyEval_RestoreThread(ho_saved); \
+	} while (0)
+
+extern HO_HIDDEN ho_go_gpu_functions ho_go_gpu;
+
+/* ---- Streams (stream.c) ------------------------------------------------- */
+
+/* Which stream an argument means. Of a default stream, ctx is where it belongs
+ * to; of a created one it may be 0: not asked for. */
+typedef struct ho_stream_ref {
+	uint64_t handle; /* 0 and 1: legacy default, 2: per-thread default */
+	uint64_t ctx;
+	ho_PyObject *keep; /* borrowed: the object that keeps the stream alive, or NULL */
+} ho_stream_ref;
+
+enum {
+	HO_STREAM_UNSAID, /* None, or not given */
+	HO_STREAM_NOSYNC, /* -1 */
+	HO_STREAM_ON,
+};
+
+/* Reads a stream_ptr or stream argument: None, an int of DLPack's meaning (0
+ * counts as the legacy default stream, R142), or any stream object. One of
+ * HO_STREAM_*, or -1 with an exception set. */
+HO_HIDDEN int ho_stream_arg(ho_PyObject *o, const char *op, ho_stream_ref *out);
+/* Reads an argument that must name a stream. 0 or -1. */
+HO_HIDDEN int ho_stream_need(ho_PyObject *o, const char *op, ho_stream_ref *out);
+/* Fills in the context of a reference: a created stream's own, else that of
+ * ho_gpu_home(dev). 0 or -1. */
+HO_HIDDEN int ho_stream_place(const char *op, int dev, ho_stream_ref *ref);
+/* Work queued on b from now on waits for what is queued on a now; nothing if
+ * they are one stream. dev is the device whose default streams are meant where
+ * a reference has no context. One event edge; the host does not wait. 0 or -1. */
+HO_HIDDEN int ho_stream_order(const char *op, int dev, const ho_stream_ref *a, const ho_stream_ref *b);
+/* 1 if both are one stream as far as the numbers tell. */
+HO_HIDDEN int ho_stream_same(const ho_stream_ref *a, const ho_stream_ref *b);
+/* A new StreamView of a raw handle, or None for handle 0 with none. */
+HO_HIDDEN ho_PyObject *ho_stream_view_new(uint64_t handle, uint64_t ctx, ho_PyObject *exporter);
+/* The stream that this thread hands data out on, for a device: what
+ * handoff.use_stream set, or the legacy default stream (0). */
+HO_HIDDEN uint64_t ho_stream_current(int dev);
+
+HO_HIDDEN int ho_stream_init(ho_PyObject *module); /* stream.c */
+HO_HIDDEN int ho_event_init(ho_PyObject *module);  /* event.c */
+
+extern HO_HIDDEN ho_PyTypeObject *ho_event_type;
+/* The raw handle of an Event; -1 with ClosedError set if it is closed. */
+HO_HIDDEN int ho_event_handle(ho_PyObject *event, ho_event *out);
+/* A new event recorded on a stream, or `event` recorded again. */
+HO_HIDDEN ho_PyObject *ho_event_record(ho_PyObject *event, ho_PyObject *options, const ho_stream_ref *on);

@@ -1,0 +1,399 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package python
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/go-handoff/handoff/device"
+	"github.com/go-handoff/handoff/device/driver"
+	_ "github.com/go-handoff/handoff/device/soft" // HANDOFF_DRIVER=soft; nobody gets it unasked
+	"github.com/go-handoff/handoff/dlpack"
+	"github.com/go-handoff/handoff/internal/cptr"
+	"github.com/go-handoff/handoff/memview"
+	"github.com/go-handoff/handoff/stream"
+)
+
+// Kinds of faults, as gpuabi.h has them.
+const (
+	faultNone = iota
+	faultDriver
+	faultNoDriver
+	faultClosed
+	faultValue
+	faultFork
+	faultExchange
+	faultPanic
+	faultOther
+)
+
+type fault struct {
+	kind, code, rule int
+	text             string
+}
+
+// exchange gives the C code's number for an error of the exchange packages
+// (HO_E_... and HO_X_... of block.h and internal.h).
+var exchange = []struct {
+	err  error
+	code int
+}{
+	{dlpack.ErrReadOnly, 32},
+	{dlpack.ErrDType, 3},
+	{dlpack.ErrDevice, 4},
+	{dlpack.ErrLayout, 5},
+	{dlpack.ErrOverflow, 6},
+	{dlpack.ErrNull, 7},
+	{dlpack.ErrAlign, 8},
+}
+
+// faultOf tells C what kind of error it is.
+func faultOf(err error) fault {
+	if err == nil {
+		return fault{}
+	}
+	f := fault{kind: faultOther, text: err.Error()}
+	var rule *dlpack.RuleError
+	if errors.As(err, &rule) {
+		f.rule, _ = strconv.Atoi(strings.TrimPrefix(rule.Rule, "R")) // 0 for rows of the fault list
+	}
+	for _, x := range exchange {
+		if errors.Is(err, x.err) {
+			f.kind, f.code = faultExchange, x.code
+			return f
+		}
+	}
+	var code driver.Result
+	switch {
+	case errors.Is(err, device.ErrNoDriver), errors.Is(err, device.ErrNoDevice):
+		f.kind = faultNoDriver
+	case errors.Is(err, device.ErrFork):
+		f.kind = faultFork
+	case errors.Is(err, fs.ErrClosed):
+		f.kind = faultClosed
+	case errors.As(err, &code):
+		f.kind, f.code = faultDriver, int(code)
+	case errors.Is(err, device.ErrInvalidValue): // a check of ours, not the driver's
+		f.kind = faultValue
+	}
+	return f
+}
+
+// made is what C keeps of an object of Go: a number, and its raw handle.
+type made struct {
+	key, handle, ctx uint64
+	device           dlpack.Device
+}
+
+// kept holds what Python objects own, by number.
+var kept struct {
+	sync.Mutex
+	last    uint64
+	objects map[uint64]interface{ Close() error }
+}
+
+func keep(o interface{ Close() error }) uint64 {
+	kept.Lock()
+	defer kept.Unlock()
+	if kept.objects == nil {
+		kept.objects = map[uint64]interface{ Close() error }{}
+	}
+	kept.last++
+	kept.objects[kept.last] = o
+	return kept.last
+}
+
+func buffer(key uint64) (*device.Buffer, error) {
+	kept.Lock()
+	defer kept.Unlock()
+	if b, ok := kept.objects[key].(*device.Buffer); ok {
+		return b, nil
+	}
+	return nil, fmt.Errorf("buffer: %w", fs.ErrClosed)
+}
+
+func gpuClose(key uint64) error {
+	kept.Lock()
+	o := kept.objects[key]
+	delete(kept.objects, key)
+	kept.Unlock()
+	if o == nil {
+		return nil
+	}
+	return o.Close()
+}
+
+func gpuOpen() (uintptr, error) {
+	d, err := driver.Default()
+	if err != nil {
+		return 0, err
+	}
+	if _, err := device.Count(); err != nil {
+		return 0, err
+	}
+	return d.Native(), nil
+}
+
+func gpuCount() (int, error) { return device.Count() }
+
+func gpuContext(ordinal int) (uint64, error) {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return 0, err
+	}
+	c, err := d.PrimaryContext()
+	if err != nil {
+		return 0, err
+	}
+	return uint64(c.Handle()), nil
+}
+
+// gpuText returns a text about a device, by a number of gpuabi.h.
+func gpuText(ordinal, what int) (string, error) {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return "", err
+	}
+	switch what {
+	case 0:
+		return d.Name()
+	case 1:
+		id, err := d.UUID()
+		return id.String(), err
+	case 2:
+		return d.PCIBusID()
+	case 3:
+		p, err := d.Properties()
+		if err != nil {
+			return "", err
+		}
+		var b strings.Builder
+		for a, v := range p.All() {
+			fmt.Fprintf(&b, "%v=%d\n", a, v)
+		}
+		return b.String(), nil
+	}
+	major, minor, err := d.ComputeCapability()
+	return fmt.Sprintf("%d %d", major, minor), err
+}
+
+func gpuMemory(ordinal int) (free, total uint64, err error) {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return 0, 0, err
+	}
+	return d.MemoryInfo()
+}
+
+func gpuCanAccess(ordinal, peer int) (bool, error) {
+	a, err := device.Open(ordinal)
+	if err != nil {
+		return false, err
+	}
+	b, err := device.Open(peer)
+	if err != nil {
+		return false, err
+	}
+	return a.CanAccess(b)
+}
+
+func gpuSyncDevice(ordinal int) error {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return err
+	}
+	return d.Synchronize(context.Background())
+}
+
+func gpuStreamNew(ordinal int, blocking bool, priority int) (made, error) {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return made{}, err
+	}
+	s, err := d.NewStream(&device.StreamOptions{Blocking: blocking, Priority: priority})
+	if err != nil {
+		return made{}, err
+	}
+	return made{key: keep(s), handle: uint64(s.Handle()), ctx: uint64(s.Context().Handle())}, nil
+}
+
+func gpuEventNew(ctx uint64, timing, blocking bool) (made, error) {
+	c, err := device.WrapContext(driver.ContextHandle(ctx))
+	if err != nil {
+		return made{}, err
+	}
+	e, err := c.NewEvent(&device.EventOptions{Timing: timing, BlockingSync: blocking})
+	if err != nil {
+		return made{}, err
+	}
+	return made{key: keep(e), handle: uint64(e.Handle()), ctx: ctx}, nil
+}
+
+// streamOf returns the Stream that C names by its handle and its context. The
+// Python object keeps it alive.
+func streamOf(handle, ctx uint64) (*device.Stream, error) {
+	c, err := device.WrapContext(driver.ContextHandle(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return device.WrapStream(driver.StreamHandle(handle), c, nil)
+}
+
+func gpuStream(handle, ctx uint64) (stream.StreamView, error) {
+	s, err := streamOf(handle, ctx)
+	if err != nil {
+		return stream.StreamView{}, err
+	}
+	return s.View(), nil
+}
+
+// Kinds of memory, as gpuabi.h has them.
+const (
+	memoryDevice = iota
+	memoryPinned
+	memoryManaged
+)
+
+func gpuBufferNew(ordinal, kind int, size int64, handle, ctx uint64) (made, error) {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return made{}, err
+	}
+	runtime.LockOSThread() // for a per-thread default stream
+	defer runtime.UnlockOSThread()
+	s, err := streamOf(handle, ctx)
+	if err != nil {
+		return made{}, err
+	}
+	var r device.MemoryResource
+	switch kind {
+	case memoryDevice:
+		r, err = d.Memory()
+	case memoryPinned:
+		r = d.PinnedMemory()
+	case memoryManaged:
+		r, err = d.ManagedMemory()
+	default:
+		err = fmt.Errorf("allocate: no memory is called %d: %w", kind, device.ErrInvalidValue)
+	}
+	if err != nil {
+		return made{}, err
+	}
+	b, err := device.Allocate(r, size, s)
+	if err != nil {
+		return made{}, err
+	}
+	m := made{key: keep(b), handle: uint64(b.Ptr()), ctx: ctx, device: b.DLDevice()}
+	if m.device.Type != dlpack.DeviceCUDA {
+		m.device.ID = 0 // R036
+	}
+	return m, nil
+}
+
+func gpuBufferUsed(key uint64, set bool, handle, ctx uint64) error {
+	b, err := buffer(key)
+	if err != nil {
+		return err
+	}
+	s, err := streamOf(handle, ctx)
+	if err != nil {
+		return err
+	}
+	if b.Size() == 0 {
+		return nil
+	}
+	if set {
+		return b.SetStream(s)
+	}
+	return b.UsedOn(s)
+}
+
+func gpuBufferFill(key uint64, width int, value uint32, handle, ctx uint64) error {
+	b, err := buffer(key)
+	if err != nil {
+		return err
+	}
+	s, err := streamOf(handle, ctx)
+	if err != nil {
+		return err
+	}
+	if b.Size()%int64(width) != 0 {
+		return fmt.Errorf("%d bytes are not a multiple of the pattern's %d: %w", b.Size(), width, device.ErrInvalidValue)
+	}
+	if b.Size() == 0 {
+		return nil
+	}
+	switch width {
+	case 1:
+		return b.Fill8(uint8(value), s)
+	case 2:
+		return b.Fill16(uint16(value), s)
+	}
+	return b.Fill32(value, s)
+}
+
+// gpuViewOf makes a view of a tensor of C, which owns one reference.
+func gpuViewOf(addr uintptr, padded bool, ref ownerRef) (memview.StridedMemoryView, error) {
+	owner := memview.Unowned()
+	if ref != 0 {
+		owner = memview.OnRelease(nil, func() error { ref.drop(); return nil })
+	}
+	t := cptr.To[tensor](addr)
+	return memview.FromRaw(&memview.Raw{
+		Addr: t.data, NDim: int(t.ndim), Shape: cptr.To[int64](t.shape), Strides: cptr.To[int64](t.strides),
+		DType: t.dtype, Device: t.device, Padded: padded, Trusted: true,
+	}, owner)
+}
+
+// gpuCopy copies in the order of a stream. It takes over both references, also
+// on an error.
+func gpuCopy(dst, src uintptr, dstRef, srcRef ownerRef, handle, ctx uint64, padded, wait bool) error {
+	runtime.LockOSThread() // for a per-thread default stream
+	defer runtime.UnlockOSThread()
+	d, err := gpuViewOf(dst, padded, dstRef)
+	if err != nil {
+		dstRef.drop()
+		srcRef.drop()
+		return err
+	}
+	s, err := gpuViewOf(src, padded, srcRef)
+	if err != nil {
+		srcRef.drop()
+		return errors.Join(err, d.Release())
+	}
+	ds, err := streamOf(handle, ctx)
+	if err != nil {
+		return errors.Join(err, d.Release(), s.Release())
+	}
+	err = memview.CopyOn(d, s, ds.View())
+	if wait && err == nil {
+		err = ds.Synchronize(context.Background())
+	}
+	// The memory stays until the copy is done.
+	for _, v := range []memview.StridedMemoryView{d, s} {
+		late := v.ReleaseOn(ds.View())
+		if errors.Is(late, device.ErrCapture) {
+			late = v.Release() // it belongs to the graph: the caller keeps it
+		}
+		if err == nil {
+			err = late
+		}
+	}
+	return err
+}
+
+func gpuReleaseLater(s stream.StreamView, ref ownerRef) error {
+	return device.Defer(s, func(error) { go ref.drop() }) // a foreign deleter may take its time
+}
+
+func gpuFlush() error {
+	ctx := context.Background()
+	return errors.Join(memview.Flush(ctx), device.Flush(ctx))
+}

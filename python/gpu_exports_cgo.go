@@ -1,0 +1,183 @@
+//go:build cgo && linux && (amd64 || arm64)
+
+package python
+
+// #include <stdlib.h>
+// #include "gpuabi.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/go-handoff/handoff/stream"
+)
+
+func init() { C.ho_go_gpu_hooks() }
+
+// The functions that the GPU side's C code calls, without the GIL. A panic
+// becomes a fault: nothing unwinds into C (B179).
+
+// caught is deferred by every function here. err is the function's error.
+func caught(f *C.ho_gpu_fault, err *error) {
+	x := faultOf(*err)
+	if p := recover(); p != nil {
+		x = fault{kind: faultPanic, text: fmt.Sprintf("panic: %v\n\n%s", p, debug.Stack())}
+	}
+	f.kind, f.code, f.rule, f.text = C.int(x.kind), C.int(x.code), C.int(x.rule), nil
+	if x.kind != faultNone {
+		f.text = C.CString(x.text)
+	}
+}
+
+func (m made) write(to *C.ho_gpu_made) {
+	to.key, to.handle, to.ctx = C.uint64_t(m.key), C.uint64_t(m.handle), C.uint64_t(m.ctx)
+	to.device_type, to.device_id = C.int32_t(m.device.Type), C.int32_t(m.device.ID)
+}
+
+//export hoGPUOpen
+func hoGPUOpen(f *C.ho_gpu_fault) C.uintptr_t {
+	var err error
+	defer caught(f, &err)
+	var native uintptr
+	native, err = gpuOpen()
+	return C.uintptr_t(native)
+}
+
+//export hoGPUCount
+func hoGPUCount(f *C.ho_gpu_fault) C.int {
+	var err error
+	defer caught(f, &err)
+	var n int
+	n, err = gpuCount()
+	return C.int(n)
+}
+
+//export hoGPUContext
+func hoGPUContext(dev C.int, f *C.ho_gpu_fault) C.uint64_t {
+	var err error
+	defer caught(f, &err)
+	var ctx uint64
+	ctx, err = gpuContext(int(dev))
+	return C.uint64_t(ctx)
+}
+
+//export hoGPUText
+func hoGPUText(dev, what C.int, f *C.ho_gpu_fault) *C.char {
+	var err error
+	defer caught(f, &err)
+	var text string
+	if text, err = gpuText(int(dev), int(what)); err != nil {
+		return nil
+	}
+	return C.CString(text)
+}
+
+//export hoGPUMemory
+func hoGPUMemory(dev C.int, free, total *C.uint64_t, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	var a, b uint64
+	a, b, err = gpuMemory(int(dev))
+	*free, *total = C.uint64_t(a), C.uint64_t(b)
+}
+
+//export hoGPUCanAccess
+func hoGPUCanAccess(dev, peer C.int, f *C.ho_gpu_fault) (can C.int) {
+	var err error
+	defer caught(f, &err)
+	var ok bool
+	if ok, err = gpuCanAccess(int(dev), int(peer)); ok {
+		can = 1
+	}
+	return can
+}
+
+//export hoGPUSyncDevice
+func hoGPUSyncDevice(dev C.int, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	err = gpuSyncDevice(int(dev))
+}
+
+//export hoGPUStreamNew
+func hoGPUStreamNew(dev, blocking, priority C.int, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	var m made
+	m, err = gpuStreamNew(int(dev), blocking != 0, int(priority))
+	m.write(to)
+}
+
+//export hoGPUEventNew
+func hoGPUEventNew(ctx C.uint64_t, timing, blocking C.int, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	var m made
+	m, err = gpuEventNew(uint64(ctx), timing != 0, blocking != 0)
+	m.write(to)
+}
+
+//export hoGPUBufferNew
+func hoGPUBufferNew(dev, kind C.int, size C.int64_t, s, ctx C.uint64_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	var m made
+	m, err = gpuBufferNew(int(dev), int(kind), int64(size), uint64(s), uint64(ctx))
+	m.write(to)
+}
+
+//export hoGPUBufferUsed
+func hoGPUBufferUsed(key C.uint64_t, set C.int, s, ctx C.uint64_t, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	err = gpuBufferUsed(uint64(key), set != 0, uint64(s), uint64(ctx))
+}
+
+//export hoGPUBufferFill
+func hoGPUBufferFill(key C.uint64_t, width C.int, value C.uint32_t, s, ctx C.uint64_t, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	err = gpuBufferFill(uint64(key), int(width), uint32(value), uint64(s), uint64(ctx))
+}
+
+//export hoGPUClose
+func hoGPUClose(key C.uint64_t, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	err = gpuClose(uint64(key))
+}
+
+//export hoGPUCopy
+func hoGPUCopy(c *C.ho_gpu_copy, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	err = gpuCopy(uintptr(c.dst), uintptr(c.src), ownerRef(c.dst_owner), ownerRef(c.src_owner),
+		uint64(c.stream), uint64(c.ctx), c.padded != 0, c.wait != 0)
+}
+
+//export hoGPUReleaseLater
+func hoGPUReleaseLater(owner C.uintptr_t, s, ctx C.uint64_t, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	var v stream.StreamView
+	if v, err = gpuStream(uint64(s), uint64(ctx)); err == nil {
+		err = gpuReleaseLater(v, ownerRef(owner))
+	}
+}
+
+//export hoGPUFlush
+func hoGPUFlush(f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	err = gpuFlush()
+}
+
+// ownerRef is a reference on an owner in C.
+type ownerRef uintptr
+
+func (o ownerRef) drop() {
+	if o != 0 {
+		C.ho_gpu_owner_unref(C.uintptr_t(o))
+	}
+}

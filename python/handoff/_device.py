@@ -1,0 +1,396 @@
+"""Devices, and memory on them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from handoff import _core
+from handoff._core import Event, Stream, StreamView, StridedMemoryView
+
+MemoryKind: TypeAlias = Literal["device", "pinned", "managed"]
+
+_KINDS: dict[str, int] = {"device": 0, "pinned": 1, "managed": 2}
+_NAME, _UUID, _PCI, _PROPERTIES, _CAPABILITY = range(5)
+
+
+class ComputeCapability(NamedTuple):
+    """Version of a device's architecture."""
+
+    major: int
+    minor: int
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """How `Device.create_stream` makes a stream.
+
+    A non-blocking stream and the legacy default stream leave each other alone. The lower the
+    priority the more urgent; None is the least urgent.
+    """
+
+    nonblocking: bool = True
+    priority: int | None = None
+
+
+@dataclass(frozen=True)
+class EventOptions:
+    """How an event is made: with timing, and with a `sync` that sleeps instead of spinning."""
+
+    timing_enabled: bool = False
+    blocking_sync: bool = False
+
+
+class DeviceProperties(Mapping[str, int]):
+    """Attributes of a device by the driver's names in lower case, also as Python attributes."""
+
+    def __init__(self, values: dict[str, int]) -> None:
+        self._values = values
+
+    def __getitem__(self, name: str) -> int:
+        """Return one attribute."""
+        return self._values[name]
+
+    def __getattr__(self, name: str) -> int:
+        """Return one attribute."""
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"the driver knows no device attribute {name!r}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """Return the number of attributes."""
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        """Return the number of attributes in words."""
+        return f"<{len(self)} device attributes>"
+
+
+_devices: dict[int, Device] = {}
+_lock = threading.Lock()
+
+
+class Device:
+    """A CUDA device, or a device of the software driver (HANDOFF_DRIVER=soft).
+
+    There is one object an ordinal. None means the device whose context is current on the calling
+    thread, or device 0. A Device is no resource: its primary context is kept while the process
+    runs, as array libraries do. NoDriverError where there is no driver.
+    """
+
+    _id: int
+    _texts: dict[int, str]
+
+    def __new__(cls, device_id: int | Device | None = None) -> Device:
+        """Return the object of an ordinal."""
+        if isinstance(device_id, Device):
+            return device_id
+        if device_id is None:
+            device_id = _core._device_current()
+        elif isinstance(device_id, bool) or not isinstance(device_id, int):
+            raise _core.InvalidTypeError(f"a device has an int for an ordinal, not {device_id!r}")
+        count = _core._device_count()
+        if not 0 <= device_id < count:
+            raise _core.InvalidValueError(f"device {device_id}: this process has {count}")
+        with _lock:
+            device = _devices.get(device_id)
+            if device is None:
+                device = object.__new__(cls)
+                device._id, device._texts = device_id, {}
+                _devices[device_id] = device
+        return device
+
+    @staticmethod
+    def get_all_devices() -> tuple[Device, ...]:
+        """Return every device of this process."""
+        return tuple(Device(i) for i in range(_core._device_count()))
+
+    def _text(self, what: int) -> str:
+        text = self._texts.get(what)
+        if text is None:
+            text = self._texts[what] = _core._device_text(self._id, what)
+        return text
+
+    @property
+    def device_id(self) -> int:
+        """The ordinal in this process."""
+        return self._id
+
+    @property
+    def name(self) -> str:
+        """The name; the software device says what it is."""
+        return self._text(_NAME)
+
+    @property
+    def uuid(self) -> str:
+        """The identifier of the physical device, as "GPU-..."."""
+        return self._text(_UUID)
+
+    @property
+    def pci_bus_id(self) -> str:
+        """The address on the PCI bus: "domain:bus:device.function"."""
+        return self._text(_PCI)
+
+    @property
+    def compute_capability(self) -> ComputeCapability:
+        """The version of the architecture."""
+        major, minor = self._text(_CAPABILITY).split()
+        return ComputeCapability(int(major), int(minor))
+
+    @property
+    def arch(self) -> str:
+        """The architecture as compilers name it: "90"."""
+        return "".join(self._text(_CAPABILITY).split())
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """All attributes that the driver knows."""
+        lines = (line.rpartition("=") for line in self._text(_PROPERTIES).splitlines())
+        return DeviceProperties({name: int(value) for name, _, value in lines})
+
+    @property
+    def memory_info(self) -> tuple[int, int]:
+        """Free and total memory in bytes."""
+        return _core._device_memory(self._id)
+
+    @property
+    def context(self) -> int:
+        """The raw handle of the primary context."""
+        return _core._device_context(self._id)
+
+    @property
+    def default_stream(self) -> StreamView:
+        """The legacy default stream."""
+        return _core.LEGACY_DEFAULT_STREAM
+
+    def set_current(self) -> None:
+        """Make the primary context current on the calling thread.
+
+        Nothing of handoff needs it; other code on this thread may.
+        """
+        _core._device_set_current(self._id)
+
+    def create_stream(
+        self, obj: object = None, options: StreamOptions | Mapping[str, Any] | None = None
+    ) -> Stream | StreamView:
+        """Make a stream, or wrap one of another library.
+
+        With obj the result is `StreamView(obj)`; otherwise a new Stream of this device.
+        """
+        if obj is not None:
+            if options is not None:
+                raise _core.InvalidValueError("options are for a new stream, not for one that exists")
+            return StreamView(obj)
+        o = _options(options, StreamOptions)
+        return _core._stream_new(self._id, o.nonblocking, 0 if o.priority is None else o.priority)
+
+    def create_event(self, options: EventOptions | Mapping[str, Any] | None = None) -> Event:
+        """Make an event, not yet recorded."""
+        return _core._event_new(self._id, _options(options, EventOptions))
+
+    def allocate(self, size: int, *, stream: object, kind: MemoryKind = "device") -> Buffer:
+        """Allocate memory, usable by work queued on the stream from now on."""
+        return Buffer.allocate(size, stream=stream, device=self, kind=kind)
+
+    def can_access_peer(self, peer: int | Device) -> bool:
+        """Whether kernels on this device can reach memory of another."""
+        return _core._device_can_access(self._id, Device(peer)._id)
+
+    def sync(self) -> None:
+        """Wait until all work of the device is done: a last resort. The GIL is given up."""
+        _core._device_sync(self._id)
+
+    def __int__(self) -> int:
+        """Return the ordinal."""
+        return self._id
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by ordinal."""
+        return isinstance(other, Device) and other._id == self._id
+
+    def __hash__(self) -> int:
+        """Hash by ordinal."""
+        return hash((Device, self._id))
+
+    def __reduce__(self) -> tuple[type[Device], tuple[int]]:
+        """Pickle as the ordinal."""
+        return Device, (self._id,)
+
+    def __repr__(self) -> str:
+        """Return the ordinal and the name."""
+        return f"<handoff.Device {self._id} ({self.name})>"
+
+
+def _options(given: Any, cls: type[Any]) -> Any:
+    if given is None:
+        return cls()
+    return cls(**given) if isinstance(given, Mapping) else given
+
+
+class Buffer:
+    """A block of memory that a device can reach.
+
+    Made by `Device.allocate` or `Buffer.allocate`. Closing it gives the memory back in the order
+    of the stream that it came with, or that `close` names, once nothing that was made of it is
+    alive: views and arrays of other libraries keep the memory. To others it is an array of int8.
+    """
+
+    __slots__ = ("__weakref__", "_kind", "_view")
+
+    _view: StridedMemoryView | None
+    _kind: MemoryKind
+
+    def __init__(self) -> None:
+        raise _core.InvalidTypeError("use Device.allocate or Buffer.allocate")
+
+    @classmethod
+    def allocate(
+        cls, size: int, *, stream: object, device: int | Device | None = None, kind: MemoryKind = "device"
+    ) -> Buffer:
+        """Allocate memory of a kind: "device", "pinned" (host) or "managed".
+
+        Without a device it is the stream's. DriverError when there is no memory left.
+        """
+        if kind not in _KINDS:
+            raise _core.InvalidValueError(f"kind is one of {', '.join(_KINDS)}, not {kind!r}")
+        if device is None:
+            device = StreamView(stream).device_id if stream is not None else 0
+        self = object.__new__(cls)
+        self._view = _core._buffer_new(Device(device)._id, _KINDS[kind], size, stream)
+        self._kind = kind
+        return self
+
+    @property
+    def _handoff_view(self) -> StridedMemoryView:
+        if self._view is None:
+            raise _core.ClosedError("handoff: buffer: used after close")
+        return self._view
+
+    @property
+    def handle(self) -> int:
+        """The address of the first byte."""
+        return self._handoff_view.ptr
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return self._handoff_view.size
+
+    @property
+    def device_id(self) -> int:
+        """The ordinal of the device; -1 for pinned host memory."""
+        return -1 if self._kind == "pinned" else self._handoff_view.device_id
+
+    @property
+    def is_device_accessible(self) -> bool:
+        """Whether a device can read and write the memory."""
+        return True
+
+    @property
+    def is_host_accessible(self) -> bool:
+        """Whether the host can read and write the memory."""
+        return self._kind != "device"
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether the memory moves between host and device by itself."""
+        return self._kind == "managed"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether close() was called."""
+        return self._view is None
+
+    def fill(self, value: int | bytes | bytearray | memoryview, *, stream: object) -> None:
+        """Fill with a byte (0 to 255), or a pattern of 1, 2 or 4 bytes, in stream order."""
+        if isinstance(value, int):
+            if not 0 <= value <= 255:
+                raise _core.RangeError(f"a byte is from 0 to 255, not {value}")
+            width = 1
+        else:
+            pattern = bytes(value)
+            width, value = len(pattern), int.from_bytes(pattern, "little")
+            if width not in (1, 2, 4):
+                raise _core.InvalidValueError(f"a pattern has 1, 2 or 4 bytes, not {width}")
+        _core._buffer_fill(self._handoff_view, width, value, stream)
+
+    def copy_from(self, src: object, *, stream: object) -> None:
+        """Copy from another buffer or array of as many bytes, in stream order."""
+        self._handoff_view.copy_from(_bytes_of(src, stream), stream)
+
+    def copy_to(self, dst: object, *, stream: object) -> None:
+        """Copy to another buffer or array of as many bytes, in stream order."""
+        self._handoff_view.copy_to(_bytes_of(dst, stream), stream)
+
+    def used_on(self, stream: object) -> None:
+        """Say that work queued on the stream uses the memory: giving it back waits for that."""
+        _core._buffer_used(self._handoff_view, stream, False)
+
+    def set_deallocation_stream(self, stream: object) -> None:
+        """Change the stream in whose order the memory is given back."""
+        _core._buffer_used(self._handoff_view, stream, True)
+
+    def close(self, stream: object = None) -> None:
+        """Give the memory back, in the order of a stream; may be called twice."""
+        if self._view is None:
+            return
+        if stream is not None:
+            self.set_deallocation_stream(stream)
+        self._view = None
+
+    def __dlpack__(self, **kwargs: Any) -> object:
+        """Return a DLPack capsule of the bytes; see StridedMemoryView."""
+        return self._handoff_view.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return device type and ordinal."""
+        return self._handoff_view.__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The CUDA array interface, version 3, of the bytes."""
+        return self._handoff_view.__cuda_array_interface__
+
+    def __enter__(self) -> Buffer:
+        """Return the buffer."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the buffer."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Return size, kind and address."""
+        if self._view is None:
+            return "<handoff.Buffer, closed>"
+        return f"<handoff.Buffer of {self.size} bytes, {self._kind}, at {self.handle:#x}>"
+
+
+def _bytes_of(obj: object, stream: object) -> StridedMemoryView:
+    """Return a flat view of the bytes of a contiguous array."""
+    if isinstance(obj, Buffer):
+        return obj._handoff_view
+    view = obj if isinstance(obj, StridedMemoryView) else _any_view(obj, stream)
+    if view.strides is not None:
+        raise _core.LayoutError("handoff: copy: the array is not contiguous; copy between views instead")
+    return StridedMemoryView.from_buffer(view, (view.nbytes,), dtype="int8", is_readonly=view.readonly)
+
+
+def _any_view(obj: object, stream: object) -> StridedMemoryView:
+    """Return a view of any array, ordered on the stream if a device reaches it."""
+    device = getattr(obj, "__dlpack_device__", None)
+    if device is not None and int(device()[0]) == 1:
+        return StridedMemoryView.from_dlpack(obj)
+    if device is None and not hasattr(obj, "__cuda_array_interface__"):
+        return StridedMemoryView.from_any_interface(obj)
+    return StridedMemoryView.from_any_interface(obj, stream_ptr=stream)

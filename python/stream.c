@@ -1,0 +1,919 @@
+/* handoff.StreamView and handoff.Stream: streams as Python sees them, and what
+ * a stream argument means. Wrapping a stream asks no driver and enters no Go. */
+#include "gpu.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEGACY = 1, PER_THREAD = 2, CREATED = 3 };
+enum { LOWEST_ADDRESS = 4096 }; /* the first page holds no stream object */
+
+typedef struct ho_stream_object {
+	ho_PyObject ob;
+	uint64_t handle;       /* as it came: 0 and 1 are the legacy default stream */
+	uint64_t ctx;          /* 0: not asked yet */
+	uint64_t key;          /* of Go, for a stream that we made; 0: borrowed */
+	pthread_t thread;      /* whose per-thread default stream it is */
+	ho_PyObject *exporter; /* keeps the stream alive; NULL: nothing does */
+	int32_t device;        /* -1: not asked yet */
+	int8_t kind;
+	int8_t closed;
+	int8_t bound; /* thread counts */
+} ho_stream_object;
+
+static ho_PyTypeObject *view_type;   /* StreamView */
+static ho_PyTypeObject *stream_type; /* Stream */
+
+/* Interned names. */
+static ho_PyObject *cuda_stream_method, *cuda_stream_attr, *ptr_attr, *handle_attr, *value_attr;
+
+static int is_stream(ho_PyObject *o)
+{
+	return HO_TYPE(o) == view_type || HO_TYPE(o) == stream_type;
+}
+
+/* ---- Reading what others call a stream ---------------------------------- */
+
+static int subtype(ho_PyObject *o, ho_PyObject *type)
+{
+	return ho_py.PyType_IsSubtype(HO_TYPE(o), (ho_PyTypeObject *)type);
+}
+
+/* A handle from an int that is not a bool (R267, R268). */
+static int take_handle(ho_PyObject *o, const char *op, uint64_t *out)
+{
+	if (HO_UNLIKELY(HO_TYPE(o) != (ho_PyTypeObject *)ho_py.PyLong_Type)) {
+		if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyBool_Type)
+			return ho_raise(HO_X_TYPE, 268, op, "a bool is no stream handle");
+		if (!subtype(o, ho_py.PyLong_Type))
+			return ho_raise(HO_X_TYPE, 267, op, "the stream handle is not an int");
+	}
+	unsigned long long v = ho_py.PyLong_AsUnsignedLongLong(o);
+	if (HO_UNLIKELY(v == (unsigned long long)-1 && ho_py.PyErr_Occurred())) {
+		ho_py.PyErr_Clear();
+		return ho_raise(HO_X_RANGE, 268, op, "the stream handle is negative or does not fit in 64 bits");
+	}
+	if (HO_UNLIKELY(v > 2 && v < LOWEST_ADDRESS))
+		return ho_raise(HO_X_VALUE, 263, op, "0x%llx is neither a default stream nor an address", v);
+	*out = v;
+	return 0;
+}
+
+/* The result of __cuda_stream__: (0, handle), exactly (R261 to R268). */
+static int take_pair(ho_PyObject *pair, const char *op, uint64_t *out)
+{
+	if (HO_UNLIKELY(HO_TYPE(pair) != (ho_PyTypeObject *)ho_py.PyTuple_Type && !subtype(pair, ho_py.PyTuple_Type)))
+		return ho_raise(HO_X_STREAM, 261, op, "__cuda_stream__ did not return a tuple (version, handle)");
+	ho_ssize n = ho_py.PyTuple_Size(pair);
+	if (HO_UNLIKELY(n != 2))
+		return ho_raise(HO_X_STREAM, 265, op, "__cuda_stream__ returned a tuple of %lld, not (version, handle)",
+		                (long long)n);
+	ho_PyObject *version = ho_py.PyTuple_GetItem(pair, 0);
+	if (HO_UNLIKELY(HO_TYPE(version) != (ho_PyTypeObject *)ho_py.PyLong_Type)) {
+		if (HO_TYPE(version) == (ho_PyTypeObject *)ho_py.PyBool_Type)
+			return ho_raise(HO_X_TYPE, 268, op, "the version of __cuda_stream__ is a bool");
+		if (!subtype(version, ho_py.PyLong_Type))
+			return ho_raise(HO_X_TYPE, 267, op, "the version of __cuda_stream__ is not an int");
+	}
+	int overflow = 0;
+	long long v = ho_py.PyLong_AsLongLongAndOverflow(version, &overflow);
+	if (HO_UNLIKELY(v != 0 || overflow))
+		return ho_raise(HO_X_STREAM, 266, op, "__cuda_stream__ has version %lld, only 0 is defined", v);
+	return take_handle(ho_py.PyTuple_GetItem(pair, 1), op, out);
+}
+
+/* getattr without AttributeError: 1 found, 0 not there, -1 another exception. */
+static int optional_attr(ho_PyObject *o, ho_PyObject *name, ho_PyObject **out)
+{
+	if (ho_py.PyObject_GetOptionalAttr != NULL)
+		return ho_py.PyObject_GetOptionalAttr(o, name, out);
+	*out = ho_py.PyObject_GetAttr(o, name);
+	if (*out != NULL)
+		return 1;
+	if (!ho_py.PyErr_ExceptionMatches(ho_py.PyExc_AttributeError))
+		return -1;
+	ho_py.PyErr_Clear();
+	return 0;
+}
+
+/* Whether the type calls itself a stream: accessors with common names count
+ * only there (an array has a ptr, too). */
+static int named_stream(ho_PyObject *o, const char *part)
+{
+	ho_PyObject *name = ho_py.PyType_GetName(HO_TYPE(o));
+	const char *s = name != NULL ? ho_py.PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+	int found = s != NULL && strstr(s, part) != NULL;
+
+	if (s == NULL)
+		ho_py.PyErr_Clear();
+	ho_xdecref(name);
+	return found;
+}
+
+/* A handle from what an accessor gave: an int, a ctypes pointer (whose value
+ * is None for NULL), or an object that int() takes (CUstream). Steals it. */
+static int take_accessor(ho_PyObject *v, const char *op, uint64_t *out)
+{
+	ho_PyObject *value = NULL;
+	int r = -1;
+
+	if (!subtype(v, ho_py.PyLong_Type)) {
+		int have = optional_attr(v, value_attr, &value);
+		if (have > 0 && value == HO_NONE) {
+			*out = 0;
+			r = 0;
+			goto done;
+		}
+		if (have == 0)
+			value = ho_py.PyObject_CallFunctionObjArgs(ho_py.PyLong_Type, v, NULL);
+		if (value == NULL) {
+			if (ho_py.PyErr_ExceptionMatches(ho_py.PyExc_TypeError)) {
+				ho_py.PyErr_Clear();
+				ho_raise(HO_X_TYPE, 267, op, "the stream handle is not an int");
+			}
+			goto done;
+		}
+	}
+	r = take_handle(value != NULL ? value : v, op, out);
+done:
+	ho_xdecref(value);
+	ho_py.Py_DecRef(v);
+	return r;
+}
+
+/* __cuda_stream__ as the tuple itself: how the protocol began (R275). */
+static int take_attribute(ho_PyObject *pair, const char *op, uint64_t *out)
+{
+	if (ho_py.PyErr_WarnEx(ho_py.PyExc_DeprecationWarning,
+	                       "__cuda_stream__ as an attribute is deprecated; it is a method since cuda.core 0.2 (R275)",
+	                       1) != 0)
+		return -1;
+	return take_pair(pair, op, out);
+}
+
+/* What libraries had before the protocol. */
+static int take_older(ho_PyObject *o, const char *op, uint64_t *out)
+{
+	ho_PyObject *v = NULL;
+	int have = optional_attr(o, cuda_stream_attr, &v); /* PyTorch, Paddle, Warp */
+
+	if (have == 0 && named_stream(o, "Stream")) {
+		have = optional_attr(o, ptr_attr, &v); /* CuPy */
+		if (have == 0)
+			have = optional_attr(o, handle_attr, &v); /* Numba, cuda.core, PyCUDA */
+	}
+	if (have < 0)
+		return -1;
+	if (have > 0)
+		return take_accessor(v, op, out);
+	if (named_stream(o, "CUstream") || named_stream(o, "cudaStream_t")) /* cuda.bindings */
+		return take_accessor(ho_newref(o), op, out);
+	if (ho_py.PyIndex_Check(o) && HO_TYPE(o) != (ho_PyTypeObject *)ho_py.PyBool_Type) {
+		v = ho_py.PyNumber_Index(o);
+		return v != NULL ? take_accessor(v, op, out) : -1;
+	}
+	ho_PyObject *name = ho_py.PyType_GetName(HO_TYPE(o));
+	const char *s = name != NULL ? ho_py.PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+	if (s == NULL)
+		ho_py.PyErr_Clear();
+	ho_raise(HO_X_PROTOCOL, 264, op, "an object of type %.80s is no stream: it has no __cuda_stream__",
+	         s != NULL ? s : "?");
+	ho_xdecref(name);
+	return -1;
+}
+
+/* The call of the method failed. Was it there? An exception of its own passes
+ * through (R277). */
+static int call_failed(ho_PyObject *o, const char *op, uint64_t *out)
+{
+	ho_PyObject *type, *value, *trace, *method;
+
+	if (!ho_py.PyErr_ExceptionMatches(ho_py.PyExc_AttributeError) &&
+	    !ho_py.PyErr_ExceptionMatches(ho_py.PyExc_TypeError))
+		return -1;
+	ho_py.PyErr_Fetch(&type, &value, &trace);
+	int have = optional_attr(o, cuda_stream_method, &method), r = -1;
+	if (have > 0 && ho_py.PyCallable_Check(method)) {
+		ho_py.PyErr_Restore(type, value, trace);
+		ho_py.Py_DecRef(method);
+		return -1;
+	}
+	ho_xdecref(type);
+	ho_xdecref(value);
+	ho_xdecref(trace);
+	if (have == 0)
+		return take_older(o, op, out);
+	if (have > 0) {
+		if (subtype(method, ho_py.PyTuple_Type))
+			r = take_attribute(method, op, out);
+		else
+			r = ho_raise(HO_X_TYPE, 260, op, "__cuda_stream__ is not a method");
+		ho_py.Py_DecRef(method);
+	}
+	return r;
+}
+
+/* The raw handle of any stream object that is not ours. */
+static int foreign_handle(ho_PyObject *o, const char *op, uint64_t *out)
+{
+	ho_PyObject *pair;
+
+	if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyLong_Type)
+		return take_handle(o, op, out);
+	if (HO_LIKELY(ho_py.PyObject_VectorcallMethod != NULL))
+		pair = ho_py.PyObject_VectorcallMethod(cuda_stream_method, &o, 1, NULL);
+	else
+		pair = ho_py.PyObject_CallMethodObjArgs(o, cuda_stream_method, NULL);
+	if (HO_UNLIKELY(pair == NULL))
+		return call_failed(o, op, out);
+	int r = take_pair(pair, op, out);
+	ho_py.Py_DecRef(pair);
+	return r;
+}
+
+static int check_open(ho_stream_object *s, const char *op)
+{
+	if (HO_UNLIKELY(s->closed))
+		return ho_raise(HO_X_CLOSED, 0, op, "the stream is closed");
+	if (HO_UNLIKELY(s->bound && !pthread_equal(s->thread, pthread_self())))
+		return ho_raise(HO_X_STREAM, 278, op,
+		                "this is the per-thread default stream of another thread; each thread has its own");
+	return 0;
+}
+
+static int take_ours(ho_PyObject *o, const char *op, ho_stream_ref *out)
+{
+	ho_stream_object *s = (ho_stream_object *)o;
+
+	if (check_open(s, op) != 0)
+		return -1;
+	*out = (ho_stream_ref){ s->handle, s->ctx, o };
+	return 0;
+}
+
+int ho_stream_need(ho_PyObject *o, const char *op, ho_stream_ref *out)
+{
+	*out = (ho_stream_ref){ 0, 0, o };
+	if (o == NULL || o == HO_NONE)
+		return ho_raise(HO_X_TYPE, 0, op, "a stream is needed; device.default_stream is one");
+	if (is_stream(o))
+		return take_ours(o, op, out);
+	if (subtype(o, ho_py.PyLong_Type))
+		out->keep = NULL; /* an int keeps nothing alive */
+	return foreign_handle(o, op, &out->handle);
+}
+
+int ho_stream_arg(ho_PyObject *o, const char *op, ho_stream_ref *out)
+{
+	*out = (ho_stream_ref){ 0, 0, NULL };
+	if (o == NULL || o == HO_NONE)
+		return HO_STREAM_UNSAID;
+	if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyLong_Type) {
+		int overflow;
+		long long v = ho_py.PyLong_AsLongLongAndOverflow(o, &overflow);
+		if (v == -1 && !overflow)
+			return HO_STREAM_NOSYNC;
+		if (v < -1 || overflow < 0)
+			return ho_raise(HO_X_VALUE, 132, op, "a stream below -1");
+	}
+	return ho_stream_need(o, op, out) == 0 ? HO_STREAM_ON : -1;
+}
+
+/* ---- Order -------------------------------------------------------------- */
+
+int ho_stream_place(const char *op, int dev, ho_stream_ref *ref)
+{
+	ho_driver *d = ho_gpu();
+	ho_ret_pair r;
+
+	if (d == NULL)
+		return -1;
+	if (ref->ctx != 0)
+		return 0;
+	if (ref->handle <= PER_THREAD) {
+		ref->ctx = ho_gpu_home(dev);
+		return ref->ctx != 0 ? 0 : -1;
+	}
+	HO_UNLOCKED(r = ho_stream_device(&d->t, 0, (ho_stream)ref->handle));
+	if (ho_gpu_check(op, -1, r.st) != 0)
+		return -1;
+	ref->ctx = r.b;
+	if (ref->keep != NULL && is_stream(ref->keep)) {
+		((ho_stream_object *)ref->keep)->ctx = r.b;
+		((ho_stream_object *)ref->keep)->device = (int32_t)r.a;
+	}
+	return 0;
+}
+
+static uint64_t plain(uint64_t handle)
+{
+	return handle == 0 ? LEGACY : handle;
+}
+
+int ho_stream_same(const ho_stream_ref *a, const ho_stream_ref *b)
+{
+	uint64_t x = plain(a->handle);
+
+	return x == plain(b->handle) && (x > PER_THREAD || a->ctx == b->ctx || a->ctx == 0 || b->ctx == 0);
+}
+
+int ho_stream_order(const char *op, int dev, const ho_stream_ref *a, const ho_stream_ref *b)
+{
+	ho_driver *d;
+	ho_stream_ref from = *a, to = *b;
+	ho_result st;
+
+	if (ho_stream_same(a, b))
+		return 0;
+	if ((d = ho_gpu()) == NULL)
+		return -1;
+	if (from.handle > PER_THREAD && to.handle > PER_THREAD && dev >= 0) {
+		/* Two created streams, most likely of the device's primary context; if
+		 * not, the driver refuses the event and we ask. */
+		ho_context ctx = from.ctx != 0 ? (ho_context)from.ctx : ho_gpu_context(dev);
+		if (ctx == 0)
+			return -1;
+		HO_UNLOCKED(st = ho_order(d, ctx, (ho_stream)from.handle, to.ctx != 0 ? (ho_context)to.ctx : ctx,
+		                          (ho_stream)to.handle, 0));
+		if (HO_LIKELY(st == HO_CUDA_SUCCESS))
+			return 0;
+	}
+	if (ho_stream_place(op, dev, &from) != 0 || ho_stream_place(op, dev, &to) != 0)
+		return -1;
+	HO_UNLOCKED(st = ho_order(d, (ho_context)from.ctx, (ho_stream)from.handle, (ho_context)to.ctx,
+	                          (ho_stream)to.handle, 0));
+	return ho_gpu_check(op, dev, st);
+}
+
+/* ---- Objects ------------------------------------------------------------ */
+
+static void set_handle(ho_stream_object *s, uint64_t handle)
+{
+	s->handle = handle;
+	s->device = -1;
+	s->kind = handle <= 1 ? LEGACY : handle == 2 ? PER_THREAD : CREATED;
+	if (HO_UNLIKELY(s->kind == PER_THREAD)) {
+		s->thread = pthread_self();
+		s->bound = 1;
+	}
+}
+
+ho_PyObject *ho_stream_view_new(uint64_t handle, uint64_t ctx, ho_PyObject *exporter)
+{
+	ho_stream_object *s = (ho_stream_object *)ho_py.PyType_GenericAlloc(view_type, 0);
+
+	if (s == NULL)
+		return NULL;
+	set_handle(s, handle);
+	s->ctx = ctx;
+	s->exporter = exporter != NULL ? ho_newref(exporter) : NULL;
+	return &s->ob;
+}
+
+static ho_PyObject *view_new(ho_PyTypeObject *type, ho_PyObject *args, ho_PyObject *kwargs)
+{
+	static const char op[] = "StreamView";
+	uint64_t handle;
+	ho_stream_ref ref;
+
+	if (ho_py.PyTuple_Size(args) != 1 || (kwargs != NULL && ho_py.PyDict_Size(kwargs) != 0)) {
+		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "StreamView() takes one positional argument: a stream");
+		return NULL;
+	}
+	ho_PyObject *o = ho_py.PyTuple_GetItem(args, 0);
+	if (HO_UNLIKELY(is_stream(o))) {
+		const ho_stream_object *from = (ho_stream_object *)o;
+		if (take_ours(o, op, &ref) != 0)
+			return NULL;
+		ho_stream_object *s = (ho_stream_object *)ho_stream_view_new(from->handle, from->ctx, o);
+		if (s != NULL) {
+			s->device = from->device;
+			s->bound = from->bound;
+			s->thread = from->thread;
+		}
+		return (ho_PyObject *)s;
+	}
+	if (HO_UNLIKELY(foreign_handle(o, op, &handle) != 0))
+		return NULL;
+	ho_stream_object *s = (ho_stream_object *)ho_py.PyType_GenericAlloc(type, 0);
+	if (s == NULL)
+		return NULL;
+	set_handle(s, handle);
+	if (HO_TYPE(o) != (ho_PyTypeObject *)ho_py.PyLong_Type)
+		s->exporter = ho_newref(o); /* R269 */
+	return &s->ob;
+}
+
+static int traverse(ho_PyObject *self, int (*visit)(ho_PyObject *, void *), void *arg)
+{
+	const ho_stream_object *s = (ho_stream_object *)self;
+	int r = visit((ho_PyObject *)HO_TYPE(self), arg);
+
+	return r != 0 || s->exporter == NULL ? r : visit(s->exporter, arg);
+}
+
+/* Gives up a stream that we made, or the hold on one that we did not (R270). */
+static int close_stream(ho_stream_object *s, ho_gpu_fault *f)
+{
+	uint64_t key = s->key;
+	ho_PyObject *exporter = s->exporter;
+
+	s->closed = 1;
+	s->key = 0;
+	s->exporter = NULL;
+	if (key != 0 && !atomic_load_explicit(&ho_forked, memory_order_relaxed))
+		HO_UNLOCKED(ho_go_gpu.close(key, f));
+	ho_xdecref(exporter);
+	return f->kind == HO_FAULT_NONE ? 0 : -1;
+}
+
+static void dealloc(ho_PyObject *self)
+{
+	ho_PyTypeObject *type = HO_TYPE(self);
+	ho_gpu_fault f = { 0 };
+	ho_PyObject *kind, *value, *trace;
+
+	ho_py.PyObject_GC_UnTrack(self);
+	ho_stream_object *s = (ho_stream_object *)self;
+	if (s->key != 0 || s->exporter != NULL) {
+		ho_py.PyErr_Fetch(&kind, &value, &trace);
+		close_stream(s, &f);
+		free(f.text);
+		ho_py.PyErr_Restore(kind, value, trace);
+	}
+	ho_py.PyObject_GC_Del(self);
+	ho_py.Py_DecRef((ho_PyObject *)type);
+}
+
+static ho_PyObject *repr(ho_PyObject *self)
+{
+	const ho_stream_object *s = (ho_stream_object *)self;
+	const char *type = HO_TYPE(self) == stream_type ? "Stream" : "StreamView";
+	char text[80];
+
+	if (s->closed)
+		snprintf(text, sizeof text, "<handoff.%s, closed>", type);
+	else if (s->kind == CREATED)
+		snprintf(text, sizeof text, "<handoff.%s 0x%llx>", type, (unsigned long long)s->handle);
+	else
+		snprintf(text, sizeof text, "<handoff.%s, %s default>", type, s->kind == LEGACY ? "legacy" : "per-thread");
+	return ho_py.PyUnicode_FromString(text);
+}
+
+/* By handle, as everywhere: two wrappers of one stream are equal. */
+static ho_PyObject *compare(ho_PyObject *a, ho_PyObject *b, int operation)
+{
+	enum { EQ = 2, NE = 3 };
+
+	if (!is_stream(b) || (operation != EQ && operation != NE))
+		return ho_newref(ho_py._Py_NotImplementedStruct);
+	const ho_stream_object *x = (ho_stream_object *)a, *y = (ho_stream_object *)b;
+	int same = plain(x->handle) == plain(y->handle) && (x->closed == y->closed || a == b);
+	return ho_newref((same == (operation == EQ)) ? HO_TRUE : HO_FALSE);
+}
+
+static ho_ssize hash(ho_PyObject *self)
+{
+	uint64_t h = plain(((ho_stream_object *)self)->handle);
+
+	h = (h >> 4 | h << 60) * 0x9e3779b97f4a7c15u;
+	return (ho_ssize)h == -1 ? -2 : (ho_ssize)h;
+}
+
+/* ---- Methods ------------------------------------------------------------ */
+
+static ho_PyObject *cuda_stream(ho_PyObject *self, ho_PyObject *unused)
+{
+	ho_stream_object *s = (ho_stream_object *)self;
+	(void)unused;
+
+	if (check_open(s, "__cuda_stream__") != 0) /* R271 */
+		return NULL;
+	return ho_int_tuple(2, (int64_t[]){ 0, (int64_t)s->handle });
+}
+
+static ho_PyObject *get_handle(ho_PyObject *self, void *unused)
+{
+	(void)unused;
+	if (check_open((ho_stream_object *)self, "handle") != 0)
+		return NULL;
+	return ho_py.PyLong_FromUnsignedLongLong(((ho_stream_object *)self)->handle);
+}
+
+static ho_PyObject *to_int(ho_PyObject *self)
+{
+	return get_handle(self, NULL);
+}
+
+/* The driver and where the stream is; NULL with an exception set. */
+static ho_driver *begin(ho_PyObject *self, const char *op, ho_stream_ref *ref)
+{
+	if (take_ours(self, op, ref) != 0 || ho_stream_place(op, -1, ref) != 0)
+		return NULL;
+	return ho_gpu();
+}
+
+static ho_PyObject *get_nonblocking(ho_PyObject *self, void *unused)
+{
+	static const char op[] = "stream flags";
+	ho_stream_ref ref;
+	ho_ret_cuStreamGetFlags r;
+	ho_driver *d = begin(self, op, &ref);
+	(void)unused;
+
+	if (d == NULL)
+		return NULL;
+	HO_UNLOCKED(r = ho_call_cuStreamGetFlags(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	if (ho_gpu_check(op, -1, r.st) != 0)
+		return NULL;
+	return ho_py.PyBool_FromLong((r.o_flags & HO_CU_STREAM_NON_BLOCKING) != 0);
+}
+
+static ho_PyObject *get_priority(ho_PyObject *self, void *unused)
+{
+	static const char op[] = "stream priority";
+	ho_stream_ref ref;
+	ho_ret_cuStreamGetPriority r;
+	ho_driver *d = begin(self, op, &ref);
+	(void)unused;
+
+	if (d == NULL)
+		return NULL;
+	HO_UNLOCKED(r = ho_call_cuStreamGetPriority(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	return ho_gpu_check(op, -1, r.st) == 0 ? ho_py.PyLong_FromLong(r.o_priority) : NULL;
+}
+
+static ho_PyObject *get_device_id(ho_PyObject *self, void *unused)
+{
+	static const char op[] = "stream device";
+	ho_stream_object *s = (ho_stream_object *)self;
+	ho_stream_ref ref;
+	ho_ret_pair r;
+	(void)unused;
+
+	if (s->device >= 0 && s->kind == CREATED && !s->closed)
+		return ho_py.PyLong_FromLong(s->device);
+	ho_driver *d = begin(self, op, &ref);
+	if (d == NULL)
+		return NULL;
+	HO_UNLOCKED(r = ho_stream_device(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	if (ho_gpu_check(op, -1, r.st) != 0)
+		return NULL;
+	s->device = (int32_t)r.a;
+	return ho_py.PyLong_FromLong(s->device);
+}
+
+static ho_PyObject *get_device(ho_PyObject *self, void *unused)
+{
+	ho_PyObject *id = get_device_id(self, unused), *r = NULL;
+	ho_PyObject *module = id != NULL ? ho_py.PyImport_ImportModule("handoff") : NULL;
+	ho_PyObject *cls = module != NULL ? ho_py.PyObject_GetAttrString(module, "Device") : NULL;
+
+	if (cls != NULL)
+		r = ho_py.PyObject_CallFunctionObjArgs(cls, id, NULL);
+	ho_xdecref(cls);
+	ho_xdecref(module);
+	ho_xdecref(id);
+	return r;
+}
+
+static ho_PyObject *get_context(ho_PyObject *self, void *unused)
+{
+	ho_stream_ref ref;
+	(void)unused;
+
+	return begin(self, "stream context", &ref) != NULL ? ho_py.PyLong_FromUnsignedLongLong(ref.ctx) : NULL;
+}
+
+static ho_PyObject *get_done(ho_PyObject *self, void *unused)
+{
+	static const char op[] = "query stream";
+	ho_stream_ref ref;
+	ho_result st;
+	ho_driver *d = begin(self, op, &ref);
+	(void)unused;
+
+	if (d == NULL)
+		return NULL;
+	HO_UNLOCKED(st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	if (st == HO_CUDA_ERROR_NOT_READY)
+		return ho_newref(HO_FALSE);
+	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_TRUE) : NULL;
+}
+
+static ho_PyObject *get_capturing(ho_PyObject *self, void *unused)
+{
+	static const char op[] = "capture status";
+	ho_stream_ref ref;
+	ho_ret_cuStreamIsCapturing r;
+	ho_driver *d = begin(self, op, &ref);
+	(void)unused;
+
+	if (d == NULL)
+		return NULL;
+	HO_UNLOCKED(r = ho_call_cuStreamIsCapturing(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	return ho_gpu_check(op, -1, r.st) == 0 ? ho_py.PyBool_FromLong(r.o_status != 0) : NULL;
+}
+
+static ho_PyObject *get_closed(ho_PyObject *self, void *unused)
+{
+	(void)unused;
+	return ho_py.PyBool_FromLong(((ho_stream_object *)self)->closed);
+}
+
+static ho_PyObject *get_exporter(ho_PyObject *self, void *unused)
+{
+	ho_PyObject *e = ((ho_stream_object *)self)->exporter;
+	(void)unused;
+	return ho_newref(e != NULL ? e : HO_NONE);
+}
+
+static ho_PyObject *sync(ho_PyObject *self, ho_PyObject *unused)
+{
+	static const char op[] = "synchronize stream";
+	ho_stream_ref ref;
+	ho_result st;
+	ho_driver *d = begin(self, op, &ref);
+	(void)unused;
+
+	if (d == NULL)
+		return NULL;
+	/* A stream that captures must not be synchronized; asking does no harm (B231). */
+	HO_UNLOCKED(st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle);
+	            if (st == HO_CUDA_ERROR_NOT_READY)
+	            	st = ho_call_cuStreamSynchronize(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
+}
+
+static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
+{
+	static const char op[] = "wait";
+	ho_stream_ref me, it;
+
+	if (take_ours(self, op, &me) != 0)
+		return NULL;
+	if (HO_TYPE(other) == ho_event_type) {
+		ho_event e;
+		ho_result st;
+		ho_driver *d;
+		if (ho_event_handle(other, &e) != 0 || ho_stream_place(op, -1, &me) != 0 || (d = ho_gpu()) == NULL)
+			return NULL;
+		HO_UNLOCKED(st = ho_call_cuStreamWaitEvent(&d->t, (ho_context)me.ctx, (ho_stream)me.handle, e, 0));
+		return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
+	}
+	if (ho_stream_need(other, op, &it) != 0)
+		return NULL;
+	/* Created streams know where they are; default streams take the other's
+	 * place if that is known, else the thread's current context. */
+	if (me.handle <= PER_THREAD && me.ctx == 0 && it.handle > PER_THREAD) {
+		if (ho_stream_place(op, -1, &it) != 0)
+			return NULL;
+		me.ctx = it.ctx;
+	} else if (it.handle <= PER_THREAD && it.ctx == 0 && me.handle > PER_THREAD) {
+		if (ho_stream_place(op, -1, &me) != 0)
+			return NULL;
+		it.ctx = me.ctx;
+	} else if (ho_stream_place(op, -1, &me) != 0 || ho_stream_place(op, -1, &it) != 0) {
+		return NULL;
+	}
+	return ho_stream_order(op, -1, &it, &me) == 0 ? ho_newref(HO_NONE) : NULL;
+}
+
+static ho_PyObject *record(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
+{
+	static ho_PyObject *event_name, *options_name;
+	static const ho_param params[] = { { &event_name }, { &options_name } };
+	ho_PyObject *a[2];
+	ho_stream_ref ref;
+
+	if (event_name == NULL && ((event_name = ho_py.PyUnicode_InternFromString("event")) == NULL ||
+	                           (options_name = ho_py.PyUnicode_InternFromString("options")) == NULL))
+		return NULL;
+	if (ho_parse("record", args, n, kwnames, params, 2, 2, 0, a) != 0 || begin(self, "record", &ref) == NULL)
+		return NULL;
+	return ho_event_record(a[0] == HO_NONE ? NULL : a[0], a[1] == HO_NONE ? NULL : a[1], &ref);
+}
+
+static ho_PyObject *close_method(ho_PyObject *self, ho_PyObject *unused)
+{
+	ho_gpu_fault f = { 0 };
+	(void)unused;
+
+	if (close_stream((ho_stream_object *)self, &f) != 0) {
+		ho_gpu_raise("close stream", &f);
+		return NULL;
+	}
+	return ho_newref(HO_NONE);
+}
+
+static ho_PyObject *enter(ho_PyObject *self, ho_PyObject *unused)
+{
+	(void)unused;
+	return ho_newref(self);
+}
+
+static ho_PyObject *leave(ho_PyObject *self, ho_PyObject *unused)
+{
+	(void)unused;
+	return close_method(self, NULL);
+}
+
+/* StreamView.from_handle(int): as cuda.core's Stream has it. */
+static ho_PyObject *from_handle(ho_PyObject *cls, ho_PyObject *o)
+{
+	uint64_t handle;
+	(void)cls;
+
+	if (take_handle(o, "from_handle", &handle) != 0)
+		return NULL;
+	return ho_stream_view_new(handle, 0, NULL);
+}
+
+#define FAST(f) (ho_PyCFunction)(void (*)(void)) f
+
+#define COMMON \
+	{ "__cuda_stream__", cuda_stream, HO_METH_NOARGS, \
+	  "__cuda_stream__($self, /)\n--\n\nThe stream protocol, version 0: (0, handle)." }, \
+	{ "sync", sync, HO_METH_NOARGS, \
+	  "sync($self, /)\n--\n\nWait until all work that is queued on the stream is done. The GIL is given up." }, \
+	{ "wait", wait_for, HO_METH_O, \
+	  "wait($self, event_or_stream, /)\n--\n\n" \
+	  "Work queued on this stream from now on waits for an Event, or for what is queued on another\n" \
+	  "stream of any library now. One event edge, none for the same stream; the host does not wait." }, \
+	{ "record", FAST(record), HO_METH_FASTCALL | HO_METH_KEYWORDS, \
+	  "record($self, event=None, options=None)\n--\n\n" \
+	  "Records an event, or a new one: it is done when the work that is queued now is." }, \
+	{ "close", close_method, HO_METH_NOARGS, \
+	  "close($self, /)\n--\n\nGives the stream up; may be called twice. A borrowed stream is never destroyed." }, \
+	{ "from_handle", from_handle, HO_METH_O | HO_METH_CLASS, \
+	  "from_handle($type, handle, /)\n--\n\nStreamView of a raw handle, which the caller keeps alive." }
+
+static ho_PyMethodDef view_methods[] = { COMMON, { NULL, NULL, 0, NULL } };
+
+static ho_PyMethodDef stream_methods[] = {
+	COMMON,
+	{ "__enter__", enter, HO_METH_NOARGS, NULL },
+	{ "__exit__", leave, HO_METH_VARARGS, NULL },
+	{ NULL, NULL, 0, NULL },
+};
+
+static ho_PyGetSetDef getset[] = {
+	{ "handle", get_handle, NULL, "The raw handle, as an int; it is valid while the stream is open.", NULL },
+	{ "is_nonblocking", get_nonblocking, NULL,
+	  "Whether the stream and the legacy default stream leave each other alone.", NULL },
+	{ "priority", get_priority, NULL, "The priority; the lower the more urgent.", NULL },
+	{ "device", get_device, NULL, "The Device that the stream belongs to.", NULL },
+	{ "device_id", get_device_id, NULL, "The ordinal of that device.", NULL },
+	{ "context", get_context, NULL, "The raw handle of the context that the stream belongs to.", NULL },
+	{ "is_done", get_done, NULL, "Whether all work that is queued is done.", NULL },
+	{ "is_capturing", get_capturing, NULL, "Whether queued work is recorded into a graph.", NULL },
+	{ "is_closed", get_closed, NULL, "Whether close() was called.", NULL },
+	{ "exporting_obj", get_exporter, NULL, "The object that keeps the stream alive, or None.", NULL },
+	{ NULL, NULL, NULL, NULL, NULL },
+};
+
+enum { HO_nb_int = 26 };
+
+#define SLOTS(new, method_table, doc) \
+	{ HO_tp_dealloc, (void *)dealloc }, { HO_tp_traverse, (void *)traverse }, { HO_tp_repr, (void *)repr }, \
+	{ HO_tp_richcompare, (void *)compare }, { HO_tp_hash, (void *)hash }, { HO_nb_int, (void *)to_int }, \
+	{ HO_tp_methods, method_table }, { HO_tp_getset, getset }, { HO_tp_doc, (void *)doc }, { new, (void *)view_new }, \
+	{ 0, NULL }
+
+static ho_PyType_Slot view_slots[] = { SLOTS(
+	HO_tp_new, view_methods,
+	"StreamView(stream, /)\n--\n\n"
+	"A stream that somebody else owns: any object with __cuda_stream__, a stream of PyTorch, CuPy,\n"
+	"Numba, Paddle, Warp or cuda.bindings from before that protocol, or a raw handle.\n\n"
+	"It keeps the object alive and never destroys the stream. The driver is asked when something is\n"
+	"wanted of it. It is itself a stream of the protocol. Equality is by handle.") };
+
+static ho_PyType_Slot stream_slots[] = { SLOTS(
+	0, stream_methods,
+	"A stream that handoff made; Device.create_stream() does. It is destroyed when it is closed, or\n"
+	"collected; work that is queued still runs.") };
+
+static ho_PyType_Spec view_spec = {
+	"handoff.StreamView", (int)sizeof(ho_stream_object), 0, HO_TPFLAGS_DEFAULT | HO_TPFLAGS_HAVE_GC, view_slots,
+};
+
+static ho_PyType_Spec stream_spec = {
+	"handoff.Stream", (int)sizeof(ho_stream_object), 0,
+	HO_TPFLAGS_DEFAULT | HO_TPFLAGS_HAVE_GC | HO_TPFLAGS_DISALLOW_INSTANTIATION, stream_slots,
+};
+
+/* ---- Module ------------------------------------------------------------- */
+
+/* _stream_new(device, nonblocking, priority) */
+static ho_PyObject *stream_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	ho_gpu_fault f = { 0 };
+	ho_gpu_made made = { 0 };
+	(void)m;
+
+	if (n != 3) {
+		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_stream_new(device, nonblocking, priority)");
+		return NULL;
+	}
+	long dev = ho_py.PyLong_AsLong(args[0]), priority = ho_py.PyLong_AsLong(args[2]);
+	int nonblocking = ho_py.PyObject_IsTrue(args[1]);
+	if (ho_py.PyErr_Occurred() || nonblocking < 0 || ho_gpu() == NULL)
+		return NULL;
+	if (priority < INT32_MIN || priority > INT32_MAX) {
+		ho_raise(HO_X_VALUE, 0, "create stream", "priority %ld", priority);
+		return NULL;
+	}
+	HO_UNLOCKED(ho_go_gpu.stream_new((int)dev, !nonblocking, (int)priority, &made, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("create stream", &f);
+		return NULL;
+	}
+	ho_stream_object *s = (ho_stream_object *)ho_py.PyType_GenericAlloc(stream_type, 0);
+	if (s == NULL) {
+		HO_UNLOCKED(ho_go_gpu.close(made.key, &f));
+		free(f.text);
+		return NULL;
+	}
+	set_handle(s, made.handle);
+	s->ctx = made.ctx;
+	s->key = made.key;
+	s->device = (int32_t)dev;
+	return &s->ob;
+}
+
+/* What use_stream set, for each device. */
+enum { DEVICES = 64 };
+static _Thread_local uint64_t current[DEVICES];
+
+uint64_t ho_stream_current(int dev)
+{
+	return dev >= 0 && dev < DEVICES ? current[dev] : 0;
+}
+
+/* _use_stream(device, handle) -> the handle before. */
+static ho_PyObject *use_stream(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	(void)m;
+	if (n != 2) {
+		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_use_stream(device, handle)");
+		return NULL;
+	}
+	long dev = ho_py.PyLong_AsLong(args[0]);
+	uint64_t handle = ho_py.PyLong_AsUnsignedLongLong(args[1]);
+	if (ho_py.PyErr_Occurred())
+		return NULL;
+	if (dev < 0 || dev >= DEVICES) {
+		ho_raise(HO_X_VALUE, 0, "use_stream", "device %ld", dev);
+		return NULL;
+	}
+	uint64_t old = current[dev];
+	current[dev] = handle;
+	return ho_py.PyLong_FromUnsignedLongLong(old);
+}
+
+static ho_PyMethodDef functions[] = {
+	{ "_stream_new", FAST(stream_new), HO_METH_FASTCALL, NULL },
+	{ "_use_stream", FAST(use_stream), HO_METH_FASTCALL, NULL },
+	{ NULL, NULL, 0, NULL },
+};
+
+static int add_default(ho_PyObject *module, const char *name, uint64_t handle)
+{
+	ho_PyObject *v = ho_stream_view_new(handle, 0, NULL);
+	int r = -1;
+
+	if (v != NULL) {
+		((ho_stream_object *)v)->bound = 0; /* of whichever thread uses it */
+		r = ho_py.PyModule_AddObjectRef(module, name, v);
+	}
+	ho_xdecref(v);
+	return r;
+}
+
+int ho_stream_init(ho_PyObject *module)
+{
+	struct {
+		ho_PyObject **to;
+		const char *text;
+	} names[] = {
+		{ &cuda_stream_method, "__cuda_stream__" }, { &cuda_stream_attr, "cuda_stream" },
+		{ &ptr_attr, "ptr" },                       { &handle_attr, "handle" },
+		{ &value_attr, "value" },
+	};
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if ((*names[i].to = ho_py.PyUnicode_InternFromString(names[i].text)) == NULL)
+			return -1;
+	view_type = (ho_PyTypeObject *)ho_py.PyType_FromSpec(&view_spec);
+	stream_type = (ho_PyTypeObject *)ho_py.PyType_FromSpec(&stream_spec);
+	if (view_type == NULL || stream_type == NULL ||
+	    ho_py.PyModule_AddObjectRef(module, "StreamView", (ho_PyObject *)view_type) != 0 ||
+	    ho_py.PyModule_AddObjectRef(module, "Stream", (ho_PyObject *)stream_type) != 0)
+		return -1;
+	if (add_default(module, "LEGACY_DEFAULT_STREAM", LEGACY) != 0 ||
+	    add_default(module, "PER_THREAD_DEFAULT_STREAM", PER_THREAD) != 0)
+		return -1;
+	return ho_py.PyModule_AddFunctions(module, functions);
+}
