@@ -89,6 +89,8 @@ int ho_consume(ho_PyObject *obj, unsigned want, ho_arg *out);
 /* Gives back what ho_consume took. GIL held. Idempotent; a pending Python
  * exception is kept. */
 void ho_arg_done(ho_arg *arg);
+/* The same for n of them. */
+void ho_args_done(ho_arg *args, uint32_t n);
 
 /* Upgrades the borrow: a new owner reference that keeps the memory alive
  * past ho_arg_done and past the call. Call it any number of times; GIL held.

@@ -29,7 +29,7 @@ static inline int room(ho_arg *out, int32_t n)
 	return 0;
 }
 
-static void start(ho_arg *out, ho_PyObject *obj)
+static inline void start(ho_arg *out, ho_PyObject *obj)
 {
 	out->held = HO_HELD_NONE;
 	out->flags = 0;
@@ -125,13 +125,20 @@ enum { NPY_ALIGNED = 0x100, NPY_WRITEABLE = 0x400 };
 int ho_numpy_direct = -1;
 static ho_PyTypeObject *ndarray_type; /* exact type; set if ho_numpy_direct is 1 */
 
-static const ho_dtype *row_of_descr(const struct descr *d)
-{
-	const ho_dtype *row = ho_dtype_by_numpy(d->type_num);
+/* The rows of NumPy's own numbers, of which it has 24. */
+enum { NUMPY_NUMBERS = 24 };
+static const ho_dtype *numpy_rows[NUMPY_NUMBERS];
 
-	if (HO_LIKELY(row != NULL))
-		return row;
+static const ho_dtype *row_of_other(const struct descr *d)
+{
 	return d->type_num >= 256 ? ho_dtype_by_scalar(d->typeobj) : NULL; /* 256: user types start here */
+}
+
+static inline const ho_dtype *row_of_descr(const struct descr *d)
+{
+	const ho_dtype *row = (unsigned)d->type_num < NUMPY_NUMBERS ? numpy_rows[d->type_num] : NULL;
+
+	return HO_LIKELY(row != NULL) ? row : row_of_other(d);
 }
 
 static int native(const struct descr *d)
@@ -165,17 +172,40 @@ static int odd_stride(ho_ssize extent, ho_ssize stride, int size, int64_t *out)
 	                (long long)stride, size);
 }
 
-static int take_ndarray(ho_PyObject *obj, unsigned want, ho_arg *out)
+static int odd_strides(const struct ndarray *a, int size, ho_arg *out)
+{
+	for (int i = 0; i < a->nd; i++)
+		if ((a->strides[i] & (size - 1)) != 0 &&
+		    odd_stride(a->dimensions[i], a->strides[i], size, &out->strides[i]) != 0)
+			return -1;
+	return 0;
+}
+
+static int unaligned(const struct ndarray *a, const ho_dtype *row)
+{
+	if ((uintptr_t)a->data % row->align == 0)
+		return 0;
+	for (int i = 0; i < a->nd; i++)
+		if (a->dimensions[i] == 0)
+			return 0;
+	return ho_raise(HO_E_ALIGN, 41, op, "data is not aligned for %s", row->name);
+}
+
+/* The hot path of every call with arrays, in line with ho_consume: one pass
+ * over the axes, and questions after it. Sizes are powers of two. */
+static inline __attribute__((always_inline)) int take_ndarray(ho_PyObject *obj, unsigned want, ho_arg *out)
 {
 	const struct ndarray *a = (const struct ndarray *)obj;
-	const ho_dtype *row = row_of_descr(a->descr);
+	const struct descr *d = a->descr;
+	const ho_dtype *row = row_of_descr(d);
 	int n = a->nd;
 
 	if (HO_UNLIKELY(row == NULL))
 		return refuse_descr(a->descr, 285);
-	if (HO_UNLIKELY(!native(a->descr)))
+	if (HO_UNLIKELY(!native(d)))
 		return refuse_descr(a->descr, 291);
-	int size = row->size, shift = __builtin_ctz((unsigned)size), empty = 0;
+	int size = row->size, shift = __builtin_ctz((unsigned)size);
+	ho_ssize odd = 0;
 	out->data = (uint64_t)(uintptr_t)a->data;
 	out->dtype = row->dl;
 	out->device = (DLDevice){ kDLCPU, 0 };
@@ -184,28 +214,24 @@ static int take_ndarray(ho_PyObject *obj, unsigned want, ho_arg *out)
 		out->flags |= HO_ARG_PADDED;
 	if (check_writable(want, out->flags) != 0 || room(out, n) != 0)
 		return -1;
+	int64_t *shape = out->shape, *strides = out->strides;
 	for (int i = 0; i < n; i++) {
-		ho_ssize extent = a->dimensions[i], stride = a->strides[i];
-		out->shape[i] = extent;
-		empty |= extent == 0;
-		if (HO_LIKELY((stride & (size - 1)) == 0))
-			out->strides[i] = stride >> shift;
-		else if (odd_stride(extent, stride, size, &out->strides[i]) != 0)
-			goto fail;
+		ho_ssize stride = a->strides[i];
+		shape[i] = a->dimensions[i];
+		strides[i] = stride >> shift;
+		odd |= stride;
 	}
-	if (HO_UNLIKELY(!(a->flags & NPY_ALIGNED)) && !empty && out->data % row->align != 0) {
-		ho_raise(HO_E_ALIGN, 41, op, "data is not aligned for %s", row->name);
-		goto fail;
+	if ((HO_UNLIKELY((odd & (size - 1)) != 0) && odd_strides(a, size, out) != 0) ||
+	    (HO_UNLIKELY(!(a->flags & NPY_ALIGNED)) && unaligned(a, row) != 0)) {
+		if (out->shape != out->dims)
+			free(out->shape);
+		return -1;
 	}
 	if (want & HO_WANT_OWNED) {
 		out->held = HO_HELD_OBJECT;
 		out->hold.object = ho_newref(obj);
 	}
 	return 0;
-fail:
-	if (out->shape != out->dims)
-		free(out->shape);
-	return -1;
 }
 
 /* getattr as a C integer; 0 if it is one. */
@@ -338,6 +364,8 @@ done:
 	ho_xdecref(eval);
 	ho_xdecref(builtins);
 	if (ok) {
+		for (int i = 0; i < NUMPY_NUMBERS; i++)
+			numpy_rows[i] = ho_dtype_by_numpy(i);
 		ndarray_type = type; /* keeps the reference: NumPy cannot be unloaded */
 		ho_numpy_direct = 1;
 	} else {
@@ -1237,9 +1265,16 @@ static int consume_slow(ho_PyObject *obj, unsigned want, ho_arg *out)
 
 int ho_consume(ho_PyObject *obj, unsigned want, ho_arg *out)
 {
+	ho_PyTypeObject *type = HO_TYPE(obj);
+
 	start(out, obj);
-	if (HO_LIKELY(HO_TYPE(obj) == ndarray_type))
+	if (HO_LIKELY(type == ndarray_type))
 		return take_ndarray(obj, want, out);
+	const struct entry *slot = slot_of(type);
+	if (HO_LIKELY(slot->type == type && slot->kind == KIND_TABLE)) {
+		struct entry e = *slot; /* what the table runs may change the slot */
+		return take_table(obj, want, &e, out);
+	}
 	return consume_slow(obj, want, out);
 }
 
@@ -1297,20 +1332,8 @@ int ho_consume_interface(ho_PyObject *obj, unsigned want, int any, int64_t *item
 
 /* ---- Giving back -------------------------------------------------------- */
 
-void ho_arg_done(ho_arg *arg)
+static void release(uint32_t held, ho_arg *arg)
 {
-	uint32_t held = arg->held;
-
-	arg->held = HO_HELD_NONE;
-	if (HO_UNLIKELY(arg->shape != arg->dims)) {
-		free(arg->shape);
-		arg->shape = arg->strides = arg->dims;
-	}
-	if (HO_LIKELY(held == HO_HELD_NONE || held == HO_HELD_LENT))
-		return;
-	/* What is released may run any code: a pending exception is kept. */
-	ho_PyObject *type, *value, *trace;
-	ho_py.PyErr_Fetch(&type, &value, &trace);
 	switch (held) {
 	case HO_HELD_BUFFER:
 		ho_py.PyBuffer_Release(arg->hold.buffer);
@@ -1329,7 +1352,40 @@ void ho_arg_done(ho_arg *arg)
 		ho_py.Py_DecRef(arg->hold.object);
 		break;
 	}
-	ho_py.PyErr_Restore(type, value, trace);
+}
+
+void ho_args_done(ho_arg *args, uint32_t n)
+{
+	ho_PyObject *type, *value, *trace;
+	int fetched = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		ho_arg *arg = &args[i];
+		uint32_t held = arg->held;
+		arg->held = HO_HELD_NONE;
+		if (HO_UNLIKELY(arg->shape != arg->dims)) {
+			free(arg->shape);
+			arg->shape = arg->dims;
+			arg->strides = arg->dims + 8;
+		}
+		if (HO_LIKELY(held == HO_HELD_NONE || held == HO_HELD_LENT))
+			continue;
+		/* What is released may run any code: a pending exception is kept,
+		 * and what one leaves behind is none of the next one's business. */
+		if (!fetched)
+			ho_py.PyErr_Fetch(&type, &value, &trace);
+		else if (ho_py.PyErr_Occurred() != NULL)
+			ho_py.PyErr_Clear();
+		fetched = 1;
+		release(held, arg);
+	}
+	if (fetched)
+		ho_py.PyErr_Restore(type, value, trace);
+}
+
+void ho_arg_done(ho_arg *arg)
+{
+	ho_args_done(arg, 1);
 }
 
 /* An owning form of a tensor that was only lent (R106). */

@@ -295,6 +295,19 @@ static int parse_array(parser *ps, const ho_ext_param *p, ho_PyObject *o, ho_ext
 	return 0;
 }
 
+/* parse_one for parameters that are nothing but a view. */
+static int parse_view(parser *ps, const ho_ext_param *p, ho_PyObject *o, ho_ext_value *v)
+{
+	uint32_t n = ps->frame->narrays;
+	if (ho_consume(o, p->flags & HO_EXT_WRITABLE ? HO_WANT_WRITABLE : 0, &ps->frame->arrays[n]) < 0)
+		return -1;
+	v->tag = HO_EXT_VIEW;
+	v->n = n;
+	v->a = n;
+	ps->frame->narrays = n + 1;
+	return 0;
+}
+
 static int parse_bytes(parser *ps, const ho_ext_param *p, ho_PyObject *o, ho_ext_value *v)
 {
 	if (!(ho_py.PyType_GetFlags(HO_TYPE(o)) & HO_TPFLAGS_BYTES_SUBCLASS)) {
@@ -451,7 +464,9 @@ static int parse_all(parser *ps, ho_PyObject *const *given, ho_PyObject *const *
 		const ho_ext_param *p = &fn->params[i];
 		ho_ext_value *v = &ps->frame->values[i];
 		int bad;
-		if (p->flags & HO_EXT_VARIADIC) {
+		if (p->view && given[i]) { /* first and short: the hot path */
+			bad = parse_view(ps, p, given[i], v);
+		} else if (p->flags & HO_EXT_VARIADIC) {
 			bad = parse_rest(ps, p, rest, nrest, v);
 		} else if (!given[i]) {
 			if (!(p->flags & HO_EXT_DEFAULT))
@@ -551,6 +566,8 @@ static ho_PyObject *finish(ho_ext_frame *f)
 	ho_PyObject *result = NULL;
 	if (f->status != 0)
 		raise_failure(f);
+	else if (f->out_len == 1 && at->tag == HO_EXT_INT)
+		return ho_py.PyLong_FromLongLong((long long)at->a);
 	else if (f->out_len == 0)
 		result = ho_newref(HO_NONE);
 	else
@@ -582,13 +599,6 @@ void ho_ext_frame_free(ho_ext_frame *f)
 
 /* Calls with more values or arrays than this use the heap. */
 enum { ON_STACK = 64 };
-
-static void arrays_done(ho_ext_frame *f)
-{
-	for (uint32_t i = 0; i < f->narrays; i++)
-		if (f->arrays[i].held || f->arrays[i].ndim > 8)
-			ho_arg_done(&f->arrays[i]);
-}
 
 /* Go keeps one state per call that is under way, in a table. The numbers of
  * the free ones are a stack here, guarded by the GIL, which is held before and
@@ -644,7 +654,7 @@ static ho_PyObject *parse_and_cross(const ho_ext_function *fn, ho_ext_frame *f, 
 	if (parse_all(&ps, given, rest, nrest) == 0)
 		result = cross(fn, f);
 	if (f->narrays)
-		arrays_done(f);
+		ho_args_done(f->arrays, f->narrays);
 	if (f->spilled)
 		free_spilled(f->spilled);
 	if (f->kept)

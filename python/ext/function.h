@@ -10,6 +10,7 @@ typedef struct ho_ext_param {
 	uint32_t kind;     /* HO_EXT_INT ... */
 	uint32_t bits;     /* of numbers */
 	uint32_t flags;    /* HO_EXT_OPTIONAL ... */
+	uint32_t view;     /* 1: one view, which None and lists are not */
 	DLDataType dtype;  /* of typed slices */
 	ho_ext_value def;  /* the default; a string's text is kept by the module */
 } ho_ext_param;

@@ -104,6 +104,7 @@ int ho_ext_add_param(ho_ext_module *m, const char *name, uint32_t kind, uint32_t
 	p->kind = kind;
 	p->bits = bits;
 	p->flags = flags;
+	p->view = kind == HO_EXT_VIEW && !(flags & (HO_EXT_OPTIONAL | HO_EXT_VARIADIC | HO_EXT_SEQUENCE));
 	p->dtype.code = (uint8_t)dtype;
 	p->dtype.bits = (uint8_t)(dtype >> 8);
 	p->dtype.lanes = (uint16_t)(dtype >> 16);
