@@ -87,6 +87,7 @@ $(EXT)/.stamp: $(EXT)/godemo.so $(EXT)/gobench.so $(GO_SRC)
 	$(call extension,examples/loader,goloader)
 	$(call extension,examples/images,goimages)
 	$(call extension,examples/arrow,goarrow)
+	$(call extension,examples/torch_saxpy,gosaxpy)
 	@touch $@
 
 $(BUILD)/peers/.stamp: $(VENV)/.dev $(wildcard bench/peers/*)
