@@ -85,8 +85,8 @@ func FromCAI(i *cai.Interface, owner Owner, order stream.Order, opts *CAIOptions
 	if err != nil {
 		return StridedMemoryView{}, fail(op, "", err, "")
 	}
-	v, err := fromChecked(&d, owner)
-	if err != nil {
+	var v StridedMemoryView
+	if err := v.setDesc(&d, &owner); err != nil {
 		return StridedMemoryView{}, err
 	}
 	v.place = &p

@@ -123,24 +123,27 @@ func FromDesc(d *dlpack.Desc, owner Owner) (StridedMemoryView, error) {
 	if err := d.Check(); err != nil {
 		return StridedMemoryView{}, fail("desc", "", err, "")
 	}
-	return fromChecked(d, owner)
+	var v StridedMemoryView
+	if err := v.setDesc(d, &owner); err != nil {
+		return StridedMemoryView{}, err
+	}
+	return v, nil
 }
 
-// fromChecked is FromDesc for a description that passed [dlpack.Desc.Check].
-func fromChecked(d *dlpack.Desc, owner Owner) (StridedMemoryView, error) {
+// setDesc makes the zero view what a description says that passed
+// [dlpack.Desc.Check].
+func (v *StridedMemoryView) setDesc(d *dlpack.Desc, owner *Owner) error {
 	if !d.Device.Type.HasAddresses() {
-		return StridedMemoryView{}, fail("desc", "R038", dlpack.ErrDevice, d.Device.String()+" memory has no address")
+		return fail("desc", "R038", dlpack.ErrDevice, d.Device.String()+" memory has no address")
 	}
 	w := widthOf(d.DType, d.Flags.Has(dlpack.FlagSubbyteTypePadded))
 	l, err := newLayout("desc", d.Shape, d.Strides, w)
 	if err != nil {
-		return StridedMemoryView{}, err
+		return err
 	}
-	v := StridedMemoryView{addr: d.Addr(), dtype: d.DType, flags: d.Flags, device: d.Device, owner: owner, layout: l}
+	v.addr, v.dtype, v.flags, v.device, v.owner, v.layout = d.Addr(), d.DType, d.Flags, d.Device, *owner, l
 	if v.addr < firstPage {
-		if err := v.checkFirstPage(); err != nil {
-			return StridedMemoryView{}, err
-		}
+		return v.checkFirstPage()
 	}
-	return v, nil
+	return nil
 }

@@ -22,7 +22,8 @@ type StridedMemoryView struct {
 	flags  dlpack.Flags
 	device dlpack.Device
 	owner  Owner
-	place  *place // what is known of the memory and its streams beyond device, or nil
+	place  *place  // what is known of the memory and its streams beyond device, or nil
+	_      uintptr // fills up to a multiple of 16 bytes, in which views are copied fastest
 	layout Layout
 }
 
