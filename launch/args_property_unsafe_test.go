@@ -1,0 +1,146 @@
+package launch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/go-handoff/handoff/device/driver"
+)
+
+// drawn is an argument with the bytes that it should become.
+type drawn struct {
+	x           any
+	want        []byte
+	size, align int
+}
+
+func drawArg(t *rapid.T) drawn {
+	var x any
+	align := 0
+	switch rapid.IntRange(0, 13).Draw(t, "kind") {
+	case 0:
+		x = rapid.Bool().Draw(t, "x")
+	case 1:
+		x = rapid.Int8().Draw(t, "x")
+	case 2:
+		x = rapid.Uint8().Draw(t, "x")
+	case 3:
+		x = rapid.Int16().Draw(t, "x")
+	case 4:
+		x = rapid.Uint16().Draw(t, "x")
+	case 5:
+		x = rapid.Int32().Draw(t, "x")
+	case 6:
+		x = rapid.Uint32().Draw(t, "x")
+	case 7:
+		x = rapid.Int64().Draw(t, "x")
+	case 8:
+		x = rapid.Uint64().Draw(t, "x")
+	case 9:
+		x = rapid.Float32().Draw(t, "x")
+	case 10:
+		x = rapid.Float64().Draw(t, "x")
+	case 11:
+		x, align = complex(rapid.Float32().Draw(t, "re"), rapid.Float32().Draw(t, "im")), 8
+	case 12:
+		x, align = complex(rapid.Float64().Draw(t, "re"), rapid.Float64().Draw(t, "im")), 16
+	case 13:
+		type pair struct {
+			A int32
+			B [3]int16
+			_ [2]byte
+		}
+		x, align = pair{A: rapid.Int32().Draw(t, "a"), B: [3]int16{rapid.Int16().Draw(t, "b")}}, 4
+	}
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.NativeEndian, x); err != nil {
+		t.Fatal(err)
+	}
+	if align == 0 {
+		align = b.Len()
+	}
+	return drawn{x, b.Bytes(), b.Len(), align}
+}
+
+// TestPackingIsTheModel packs any list of arguments, with the kernel's table
+// and without, and compares the bytes with those of encoding/binary at the
+// places where C puts them.
+func TestPackingIsTheModel(t *testing.T) {
+	if newCMemory(8) == nil {
+		t.Skip("needs C memory, which needs cgo on linux")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		args := rapid.SliceOfN(rapid.Custom(drawArg), 1, 40).Draw(t, "args")
+		var table []ParamInfo
+		end := 0
+		for _, a := range args {
+			end = (end + a.align - 1) / a.align * a.align
+			table = append(table, ParamInfo{Offset: uintptr(end), Size: uintptr(a.size)})
+			end += a.size
+		}
+		for _, known := range []bool{true, false} {
+			b := newBlock(len(args), max(end, 256*len(args)))
+			if known {
+				b.known, b.params = true, table
+				b.point()
+			}
+			for i, a := range args {
+				at, m := b.set(i, a.x)
+				require.Nil(t, m)
+				require.Zero(t, at)
+			}
+			if !known {
+				require.Equal(t, table, b.own)
+			}
+			first := b.mem.addr + b.base()
+			for i, a := range args {
+				p := table[i]
+				require.Equal(t, a.want, b.vals[p.Offset:p.Offset+p.Size])
+				require.Equal(t, first+p.Offset, b.ptrs[i])
+			}
+			// Another size is refused, and changes nothing.
+			i := rapid.IntRange(0, len(args)-1).Draw(t, "index")
+			if args[i].size != 8 {
+				before := bytes.Clone(b.vals)
+				_, m := b.set(i, driver.DevicePtr(1))
+				require.NotNil(t, m)
+				require.Equal(t, before, b.vals)
+			}
+		}
+	})
+}
+
+// TestNarrowIsTheModel compares the checks with conversions there and back.
+func TestNarrowIsTheModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.Int64().Draw(t, "x")
+		u := rapid.Uint64().Draw(t, "u")
+		for _, c := range []struct {
+			n  Number
+			ok bool
+		}{
+			{Int8(x), int64(int8(x)) == x},
+			{Int16(x), int64(int16(x)) == x},
+			{Int32(x), int64(int32(x)) == x},
+			{Int64(x), true},
+			{Uint8(x), int64(uint8(x)) == x},
+			{Uint16(x), int64(uint16(x)) == x},
+			{Uint32(x), int64(uint32(x)) == x},
+			{Uint64(x), x >= 0},
+			{Int8(u), u <= 127},
+			{Int16(u), u <= 32767},
+			{Int32(u), u <= 1<<31-1},
+			{Int64(u), u <= 1<<63-1},
+			{Uint8(u), uint64(uint8(u)) == u},
+			{Uint16(u), uint64(uint16(u)) == u},
+			{Uint32(u), uint64(uint32(u)) == u},
+			{Uint64(u), true},
+		} {
+			require.Equal(t, c.ok, !c.n.lost, "%+v", c.n)
+		}
+	})
+}
