@@ -14,35 +14,42 @@ import (
 	"github.com/go-handoff/handoff/internal/leak"
 )
 
-// holds is what a graph uses and therefore keeps open: kernels, buffers, events,
-// Go functions. It is counted, because executable graphs, parents and clones
-// use the same.
-type holds struct {
+// hold is one thing that graphs keep open: a kernel's code, a buffer, an event,
+// a Go function. It is counted, because a graph, its clones, the graphs that it
+// is a child of, and what was instantiated of them keep the same.
+type hold struct {
 	refs atomic.Int64
+	key  any // what it is, or nil
+	end  func()
+}
+
+func (h *hold) unref() {
+	if h.refs.Add(-1) == 0 {
+		h.end()
+		stats.holds.Add(-1)
+	}
+}
+
+// holds is what one graph keeps. Graphs never point to the holds of others:
+// they would be able to keep each other for ever.
+type holds struct {
 	mu   sync.Mutex
-	ends []func()
-	seen map[any]struct{}
+	all  map[*hold]struct{}
+	keys map[any]struct{}
 }
 
 func newHolds() *holds {
-	h := &holds{seen: make(map[any]struct{})}
-	h.refs.Store(1)
-	return h
+	return &holds{all: make(map[*hold]struct{}), keys: make(map[any]struct{})}
 }
 
-func (h *holds) ref() { h.refs.Add(1) }
-
-func (h *holds) unref() {
-	if h.refs.Add(-1) != 0 {
-		return
-	}
+// drop gives everything up. Nothing is added afterwards.
+func (h *holds) drop() {
 	h.mu.Lock()
-	ends := h.ends
-	h.ends, h.seen = nil, nil
+	all := h.all
+	h.all, h.keys = nil, nil
 	h.mu.Unlock()
-	for _, end := range ends {
-		end()
-		stats.holds.Add(-1)
+	for one := range all {
+		one.unref()
 	}
 }
 
@@ -50,8 +57,11 @@ func (h *holds) unref() {
 func (h *holds) add(key any, begin func() error, end func()) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.all == nil {
+		return closed("use in a graph")
+	}
 	if key != nil {
-		if _, ok := h.seen[key]; ok {
+		if _, ok := h.keys[key]; ok {
 			return nil
 		}
 	}
@@ -60,12 +70,42 @@ func (h *holds) add(key any, begin func() error, end func()) error {
 			return err
 		}
 	}
-	if key != nil {
-		h.seen[key] = struct{}{}
-	}
-	h.ends = append(h.ends, end)
+	one := &hold{key: key, end: end}
+	one.refs.Store(1)
 	stats.holds.Add(1)
+	h.take(one)
 	return nil
+}
+
+func (h *holds) take(one *hold) {
+	h.all[one] = struct{}{}
+	if one.key != nil {
+		h.keys[one.key] = struct{}{}
+	}
+}
+
+// others keeps what another graph keeps now.
+func (h *holds) others(o *holds) {
+	if h == o {
+		return
+	}
+	o.mu.Lock()
+	list := make([]*hold, 0, len(o.all))
+	for one := range o.all {
+		one.refs.Add(1)
+		list = append(list, one)
+	}
+	o.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, one := range list {
+		_, have := h.all[one]
+		if have || h.all == nil {
+			one.unref()
+			continue
+		}
+		h.take(one)
+	}
 }
 
 func (h *holds) buffer(b *device.Buffer) error {
@@ -82,14 +122,6 @@ func (h *holds) kernel(k *Kernel) error {
 		release, err = k.hold("use in a graph")
 		return err
 	}, func() { _ = release() })
-}
-
-// others keeps what another graph keeps.
-func (h *holds) others(o *holds) error {
-	if h == o {
-		return nil
-	}
-	return h.add(o, func() error { o.ref(); return nil }, o.unref)
 }
 
 // Graph is work and its order: nodes and the edges between them, made node by
@@ -130,7 +162,7 @@ func (o *graphOwner) dispose() error {
 	o.token.Done()
 	stats.graphs.Add(-1)
 	res := o.d.GraphDestroy(o.handle)
-	o.keep.unref()
+	o.keep.drop()
 	return shutdownIsFine(check("destroy graph", -1, res))
 }
 
@@ -443,7 +475,7 @@ func (g *Graph) Clone() (*Graph, error) {
 		return nil, err
 	}
 	keep := newHolds()
-	_ = keep.others(g.own.keep)
+	keep.others(g.own.keep)
 	return newGraph(g.own.d, h, g.ctx, keep), nil
 }
 

@@ -130,8 +130,13 @@ func newCapture(s *device.Stream, g *Graph, into bool) (*Capture, error) {
 	c := &Capture{s: s, g: g, into: into}
 	info, res := s.Device().Driver().CaptureInfo(s.Context().Handle(), s.Handle(), nil)
 	if res != driver.Success {
-		c.id = 0
-		_, err := c.end()
+		h, err := c.end()
+		if !into {
+			g.own.keep.drop()
+		}
+		if err == nil && !into {
+			err = g.check("destroy graph", g.own.d.GraphDestroy(h))
+		}
 		return nil, errors.Join(launchError("begin capture", s.Device().Ordinal(), res), err)
 	}
 	c.id = info.ID
@@ -200,7 +205,7 @@ func (c *Capture) End() (*Graph, error) {
 		return c.g, nil
 	}
 	if err != nil {
-		c.g.own.keep.unref()
+		c.g.own.keep.drop()
 		return nil, err
 	}
 	return newGraph(c.g.own.d, h, c.g.ctx, c.g.own.keep), nil

@@ -101,7 +101,7 @@ func (g *Graph) Instantiate(opts *InstantiateOptions) (*GraphExec, error) {
 		return nil, &Error{Op: op, Device: g.ctx.Device().Ordinal(), Code: res, Detail: g.instantiateDetail(&p)}
 	}
 	keep := newHolds()
-	_ = keep.others(g.own.keep)
+	keep.others(g.own.keep)
 	x := &GraphExec{ctx: g.ctx, own: &execOwner{
 		d: g.own.d, dev: g.ctx.Device().Ordinal(), handle: h, keep: keep, token: leak.Track("launch.GraphExec"),
 		used: make(map[*device.Stream]stream.StreamView),
@@ -189,7 +189,7 @@ func (o *execOwner) destroy() error {
 	res := o.d.GraphExecDestroy(o.handle)
 	o.token.Done()
 	stats.execs.Add(-1)
-	o.keep.unref()
+	o.keep.drop()
 	for s := range o.used {
 		s.End()
 	}
@@ -275,7 +275,8 @@ func (x *GraphExec) Update(g *Graph) error {
 	}
 	info, res := x.own.d.GraphExecUpdate(x.own.handle, g.handle)
 	if res == driver.Success {
-		return x.own.keep.others(g.own.keep)
+		x.own.keep.others(g.own.keep)
+		return nil
 	}
 	e := &Error{Op: op, Device: x.own.dev, Code: res}
 	if res == driver.ErrorGraphExecUpdateFailure {
@@ -393,7 +394,8 @@ func (x *GraphExec) SetChild(n Node, child *Graph) error {
 	if err != nil {
 		return err
 	}
-	return x.own.keep.others(child.own.keep)
+	x.own.keep.others(child.own.keep)
+	return nil
 }
 
 // SetEvent changes the event of a node that records or waits for one.

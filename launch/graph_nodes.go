@@ -263,7 +263,8 @@ func (g *Graph) Child(child *Graph, deps ...Node) (Node, error) {
 	if err := g.check(op, res); err != nil {
 		return Node{}, err
 	}
-	return Node{g, n}, g.own.keep.others(child.own.keep)
+	g.own.keep.others(child.own.keep)
+	return Node{g, n}, nil
 }
 
 // Empty adds a node that only joins others.

@@ -308,6 +308,21 @@ func TestGraphEdges(t *testing.T) {
 	require.ErrorIs(t, err, launch.ErrInvalidValue)
 }
 
+func TestGraphsInACircleKeepNothing(t *testing.T) {
+	nothingHeld(t)
+	s := newStream(t, 0)
+	g := newGraph(t, s)
+	must(t)(g.Host(func() {}))
+	clone, err := g.Clone()
+	require.NoError(t, err)
+	closeLater(t, clone)
+	must(t)(g.Child(clone))
+	must(t)(clone.Child(g))
+	x := instantiate(t, clone)
+	require.NoError(t, x.Launch(s))
+	require.NoError(t, s.Synchronize(t.Context()))
+}
+
 func TestGraphBadNodes(t *testing.T) {
 	nothingHeld(t)
 	k, s := kernel(t, "add"), newStream(t, 0)

@@ -107,8 +107,11 @@ func as[T error](t testing.TB, err error) T {
 
 // child is what a process of its own does for a test.
 func child(mode string) int {
-	if mode == "cache" {
+	switch mode {
+	case "cache":
 		return cacheProcess()
+	case "faults":
+		return faultsProcess()
 	}
 	return 2
 }
