@@ -132,7 +132,8 @@ func seqInts(n int) []int {
 
 var copyTypes = []dlpack.DataType{
 	dlpack.UInt8, dlpack.BFloat16, dlpack.Float32, dlpack.Float64, dlpack.Complex128,
-	{Code: dlpack.CodeFloat, Bits: 32, Lanes: 3}, {Code: dlpack.CodeUInt, Bits: 8, Lanes: 5},
+	{Code: dlpack.CodeFloat, Bits: 32, Lanes: 3},
+	{Code: dlpack.CodeUInt, Bits: 8, Lanes: 5},
 }
 
 // TestCopyOn copies between any two kinds of memory and any two layouts, and
@@ -370,7 +371,7 @@ func TestCopyOnUnderCapture(t *testing.T) {
 	a, b := newArea(t, "device", 1<<16, s), newArea(t, "device", 1<<16, s)
 	p, g := newArea(t, "pinned", 1<<16, s), newArea(t, "go", 1<<16, s)
 	v, vm := a.view(t, dlpack.Float32, ints(100, 100), nil, 0)
-	w, wm := b.view(t, dlpack.Float32, ints(100, 100), ints(1, 100), 0)
+	w, _ := b.view(t, dlpack.Float32, ints(100, 100), ints(1, 100), 0)
 	pin, pm := p.view(t, dlpack.Float32, ints(100, 100), ints(1, 100), 0)
 	pageable, _ := g.view(t, dlpack.Float32, ints(100, 100), nil, 0)
 	// Loads the kernels for the context, which must not happen in a capture.
@@ -389,7 +390,7 @@ func TestCopyOnUnderCapture(t *testing.T) {
 	require.NoError(t, res.Err())
 	b.want = random(1<<16 + 8)[8:]
 	b.set(t, s)
-	_, wm = b.view(t, dlpack.Float32, ints(100, 100), ints(1, 100), 0)
+	_, wm := b.view(t, dlpack.Float32, ints(100, 100), ints(1, 100), 0)
 	require.NoError(t, memview.Copy(vm, wm))
 	require.NoError(t, memview.Copy(pm, vm))
 	require.NoError(t, drv.GraphLaunch(ctx, exec, s.Handle()).Err())

@@ -8,6 +8,10 @@ import (
 // success: [StridedMemoryView.Release] releases it. On an error the caller
 // still has m.
 //
+// It orders nothing: memory that a device touches still has to be, by
+// [StridedMemoryView.Ordered] or by the stream that its producer was asked for.
+// [Import] does both.
+//
 // It fails with [dlpack.ErrClosed] if m was released, and with
 // [dlpack.ErrDevice] for devices whose data is an opaque handle (R038). It
 // allocates nothing up to 8 axes.
@@ -78,7 +82,8 @@ func (v StridedMemoryView) Desc() (dlpack.Desc, error) {
 
 // Export lends the memory of the view to consumers of DLPack, without a copy:
 // [dlpack.Exported.Export] gives as many tensors as are wanted, versioned or
-// legacy. The caller closes the result.
+// legacy. The caller closes the result. It orders nothing; what consumers of
+// device memory may expect, [StridedMemoryView.DLPack] does.
 //
 // The result has a claim of its own on the memory, however the view got it: Go
 // memory stays pinned, a tensor that was imported keeps its count in C, lent

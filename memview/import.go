@@ -221,10 +221,13 @@ func reaches(from, to driver.Device) error {
 
 // Ordered orders memory that came without a protocol, such as a raw address:
 // work that is queued on from is done before work that is queued afterwards on
-// the stream of [stream.On], by one event edge; none is made if both are one
-// stream, if from is the zero view (nothing is pending, or nobody knows), after
-// [stream.NoSync], and for empty views. The result knows both streams. Host
-// memory, which no device touches, is returned as it is.
+// the stream of [stream.On], by one event edge. None is made if both are one
+// stream, after [stream.NoSync], and for empty views. The zero from stands for
+// the stream that the view knows already, and for nothing pending if it knows
+// none: so a view can be taken on to another stream.
+//
+// The result knows both streams. The first from is the producer's and stays so.
+// Host memory, which no device touches, is returned as it is.
 //
 // The error wraps [stream.ErrNoOrder] for the zero Order, or is the driver's.
 func (v StridedMemoryView) Ordered(from stream.StreamView, order stream.Order) (StridedMemoryView, error) {
@@ -239,8 +242,12 @@ func (v StridedMemoryView) Ordered(from stream.StreamView, order stream.Order) (
 		return StridedMemoryView{}, fail(op, "", err, v.device.String()+" memory: say On(stream) or NoSync()")
 	}
 	on, ordered := order.Stream()
-	if ordered && from.Valid() && !v.layout.empty() {
-		if err := on.WaitFor(from); err != nil {
+	after := from
+	if !after.Valid() {
+		after = v.pending()
+	}
+	if ordered && after.Valid() && !v.layout.empty() {
+		if err := on.WaitFor(after); err != nil {
 			return StridedMemoryView{}, fail(op, "", err, "")
 		}
 	}
@@ -248,7 +255,12 @@ func (v StridedMemoryView) Ordered(from stream.StreamView, order stream.Order) (
 		return v, nil
 	}
 	p := v.placed()
-	p.from, p.on = from, on
+	if !p.from.Valid() {
+		p.from = from
+	}
+	if ordered {
+		p.on = on
+	}
 	v.place = &p
 	return v, nil
 }

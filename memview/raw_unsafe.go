@@ -79,7 +79,8 @@ type LentArray struct {
 	// read above 8 axes only.
 	Shape, Strides *int64
 	// Dims holds, up to 8 axes, the extents and, from Dims[8] on, the strides
-	// in elements, with zeros behind either.
+	// in elements. Zeros fill up either, to 2 numbers for up to 2 axes, which are
+	// all that is read then, and otherwise to 8.
 	Dims [2 * inlineDims]int64
 }
 
@@ -111,6 +112,12 @@ func (v *StridedMemoryView) SetLentArray(a *LentArray, l Lender, gen uint64, slo
 	v.owner.lender, v.owner.gen, v.owner.slot, v.owner.kind = l, gen, int32(slot), ownerLent
 	v.layout.ndim = a.NDim
 	v.layout.width = widthOf(a.DType, a.Flags&LentPadded != 0)
+	if a.NDim <= 2 {
+		// SAFETY: the first two of 8 numbers each.
+		*(*[2]int64)(unsafe.Pointer(&v.layout.shape)) = *(*[2]int64)(unsafe.Pointer(&a.Dims))
+		*(*[2]int64)(unsafe.Pointer(&v.layout.steps)) = *(*[2]int64)(unsafe.Pointer(&a.Dims[inlineDims]))
+		return nil
+	}
 	// SAFETY: shape and steps are neighbours of 8 numbers each.
 	*(*[2 * inlineDims]int64)(unsafe.Pointer(&v.layout.shape)) = a.Dims
 	return nil

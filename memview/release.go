@@ -15,7 +15,8 @@ import (
 
 // ReleaseOn gives up the claim of v, and of every copy and part of v, after
 // the work that is queued on s now. The host does not wait, the memory is not
-// used again too early, and v is released when ReleaseOn returns.
+// used again too early, and v is released when ReleaseOn returns. If several
+// streams use the memory, let s wait for the others before (B143).
 //
 // If the producer's stream is known ([StridedMemoryView.ProducerStream]) it is
 // made to wait for s, by one event edge or none if both are one stream, and the

@@ -131,6 +131,22 @@ func TestReleaseOn(t *testing.T) {
 			require.EqualValues(t, 1, freed.Load())
 		})
 	}
+	t.Run("B143 taken on to another stream", func(t *testing.T) {
+		theirs, first, second := newStream(t, d), newStream(t, d), newStream(t, d)
+		var freed atomic.Int64
+		v := must(deviceView(t, b, &freed).Ordered(theirs.View(), stream.On(first.View())))
+		open := block(t, first)
+		var w memview.StridedMemoryView
+		requireEdges(t, 1, func() { w = must(v.Ordered(stream.StreamView{}, stream.On(second.View()))) })
+		require.False(t, must(second.Done()), "after the work on the first")
+		require.True(t, w.Stream().Same(second.View()))
+		require.True(t, w.ProducerStream().Same(theirs.View()), "the producer stays the producer")
+		require.NoError(t, w.ReleaseOn(second.View()))
+		require.False(t, must(theirs.Done()), "and waits for both")
+		open()
+		require.NoError(t, theirs.Synchronize(background))
+		require.EqualValues(t, 1, freed.Load())
+	})
 	t.Run("no stream", func(t *testing.T) {
 		var freed atomic.Int64
 		v := deviceView(t, b, &freed)
