@@ -40,6 +40,8 @@ enum {
 	HO_ARG_READONLY = 1,
 	HO_ARG_PADDED = 2, /* sub-byte elements, one per byte */
 	HO_ARG_COPIED = 4, /* the producer made this copy for us */
+	HO_ARG_PRODUCER = 16, /* stream is known: the one that the producer works on */
+	HO_ARG_ORDERED = 32,  /* stream is known: the one that the producer was told to order the data on */
 	HO_ARG_ALIGNED = 8, /* aligned for the dtype; always set, unaligned data is refused */
 };
 
@@ -66,7 +68,7 @@ typedef struct ho_arg {
 	uint32_t held;  /* HO_HELD_* */
 	int64_t *shape; /* shape and strides: never NULL if ndim > 0. In elements. They point to */
 	int64_t *strides; /* dims and dims+8, or into one malloc'd block above 8 dims. */
-	int64_t dims[16]; /* up to 8 dims, zeros behind the extents and the strides */
+	int64_t dims[16]; /* zeros behind the extents and the strides, to 2 each or, above that, to 8 */
 	ho_PyObject *obj; /* borrowed: the argument */
 	void *stream;     /* producer's current stream of a GPU tensor; NULL: the default stream or not known */
 	union {

@@ -10,6 +10,18 @@ static const char op[] = "import";
 
 /* ---- Filling an ho_arg -------------------------------------------------- */
 
+/* Zeros up to 8 extents and strides, to the next pair. In pairs, because gcc
+ * makes of memset a string instruction, which takes longer than all of this. */
+static inline void clear_dims(int64_t *dims, int32_t n)
+{
+	typedef int64_t pair __attribute__((vector_size(16), aligned(8), may_alias));
+	pair *p = (pair *)dims;
+
+	p[0] = p[4] = (pair){ 0, 0 };
+	if (n > 2)
+		p[1] = p[2] = p[3] = p[5] = p[6] = p[7] = (pair){ 0, 0 };
+}
+
 /* Room for n extents and n strides. */
 static inline int room(ho_arg *out, int32_t n)
 {
@@ -17,7 +29,7 @@ static inline int room(ho_arg *out, int32_t n)
 	out->shape = out->dims;
 	out->strides = out->dims + 8;
 	if (HO_LIKELY(n <= 8)) {
-		memset(out->dims, 0, sizeof out->dims);
+		clear_dims(out->dims, n);
 		return 0;
 	}
 	out->shape = malloc(2 * (size_t)n * sizeof(int64_t));
@@ -536,7 +548,20 @@ static int ask_stream(const DLPackExchangeAPI *api, ho_arg *out)
 		return 0;
 	if (api->current_work_stream(out->device.device_type, out->device.device_id, &out->stream) != 0)
 		return table_failed("current_work_stream");
+	out->flags |= HO_ARG_PRODUCER;
 	return 0;
+}
+
+int ho_producer_stream(ho_PyObject *obj, DLDevice device, void **stream)
+{
+	struct entry e = lookup(obj);
+
+	*stream = NULL;
+	if (e.kind != KIND_TABLE || e.table->current_work_stream == NULL)
+		return 0;
+	if (e.table->current_work_stream(device.device_type, device.device_id, stream) != 0)
+		return table_failed("current_work_stream");
+	return 1;
 }
 
 static int from_managed(ho_PyObject *obj, unsigned want, const DLPackExchangeAPI *api, ho_arg *out);
@@ -862,7 +887,7 @@ static int take_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, h
 	/* Ordered on the stream that was passed: as raw handles 1 is the legacy
 	 * default stream too. */
 	if (stream != NULL && s > 0)
-		out->stream = (void *)(intptr_t)s;
+		out->stream = (void *)(intptr_t)s, out->flags |= HO_ARG_ORDERED;
 	r = 0;
 done:
 	drop_capsule(capsule);
@@ -877,11 +902,16 @@ static int take_ours(ho_PyObject *obj, unsigned want, ho_arg *out)
 {
 	const ho_view *v = (const ho_view *)obj;
 
+	if (HO_UNLIKELY(v->released))
+		return ho_raise(HO_X_CLOSED, 0, op, "the view was released");
 	if (v->t.dtype.bits == 0)
 		return ho_raise(HO_E_DTYPE, 285, op, "the dtype of this view has no counterpart in DLPack");
 	if (take_tensor(out, &v->t, v->flags & ~(uint64_t)DLPACK_FLAG_BITMASK_IS_COPIED, want) != 0)
 		return -1;
-	out->stream = v->stream;
+	if (HO_UNLIKELY(v->ordered)) {
+		out->stream = v->stream;
+		out->flags |= HO_ARG_PRODUCER;
+	}
 	if (want & HO_WANT_OWNED) {
 		if (v->owner != NULL) {
 			ho_owner_ref(v->owner);
@@ -1302,9 +1332,9 @@ int ho_consume_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, ho
 			return take_ndarray(obj, want, out);
 		return take_dlpack(obj, want, req, out);
 	case KIND_TABLE:
-		/* A stream that the caller names is a matter of __dlpack__: the table
-		 * does not order. */
-		if (plain && (req == NULL || !req->has_stream))
+		/* The table does not order: with a stream that the caller names, that
+		 * is done after this, and needs to know the producer's. */
+		if (plain && (req == NULL || !req->has_stream || req->stream < 0 || e.table->current_work_stream != NULL))
 			return take_table(obj, want, &e, out);
 		return take_dlpack(obj, want, req, out);
 	case KIND_CAPSULE:

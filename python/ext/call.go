@@ -72,7 +72,7 @@ func moreCalls(slot uint32) *call {
 func enter(f *frame) {
 	fn := (*functions.list.Load())[f.fn]
 	c := callAt(f.slot)
-	c.f, c.fn, c.lent, c.done = f, fn, false, false
+	c.f, c.lent, c.done = f, false, false
 	if fn.hasContext {
 		fn.runContext(c)
 	} else {
@@ -81,7 +81,7 @@ func enter(f *frame) {
 	if c.lent {
 		c.takeBack()
 	}
-	c.f, c.fn = nil, nil
+	c.f = nil
 }
 
 // takeBack ends the life of everything that was lent. Whoever asked for more

@@ -105,8 +105,7 @@ var (
 // call is the Go side of one call from Python. It is used again for later
 // calls; gen tells one from the next, so that a view which escaped is refused.
 type call struct {
-	f  *frame
-	fn *function
+	f *frame
 	// gen is the number of the call. It changes when the call ends.
 	gen atomic.Uint64
 	// busy counts goroutines that are inside Python or a Retain for this
@@ -157,14 +156,29 @@ func pointer(addr uint64) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 }
 
-// view makes dst, a zero view, the view of array parameter i. The fast paths
-// pass their own variable: what is passed on from elsewhere would be copied twice.
-func (c *call) view(i int, dst *memview.StridedMemoryView) { c.lend(c.value(i), dst) }
+// lending notes that views are about to be made, and returns the number of the
+// call for them.
+func (c *call) lending() (gen uint64) {
+	c.lent = true
+	return c.gen.Load()
+}
+
+// arg returns what C says of array parameter i. The fast paths fill in their
+// own variables from it: what is passed on from elsewhere would be copied twice.
+func (c *call) arg(i int) *memview.LentArray { return &c.array(c.value(i).n).LentArray }
+
+// slot returns the place of array parameter i among the arrays.
+func (c *call) slot(i int) int { return int(c.value(i).n) }
 
 // lend makes dst, a zero view, the view of array value v.
 func (c *call) lend(v *value, dst *memview.StridedMemoryView) {
-	c.lent = true
-	if err := dst.SetLentArray(&c.array(v.n).LentArray, c, c.gen.Load(), int(v.n)); err != nil { // C has checked it by the same rules
+	refuse(dst.SetLentArray(&c.array(v.n).LentArray, c, c.lending(), int(v.n)))
+}
+
+// refuse reports that a view could not be made, though C has checked the array by the
+// same rules.
+func refuse(err error) {
+	if err != nil {
 		panic(argError{err})
 	}
 }

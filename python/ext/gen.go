@@ -17,7 +17,7 @@ import (
 type kind struct{ typ, read string }
 
 var (
-	view   = kind{"memview.StridedMemoryView", "c.view(%d)"}
+	view   = kind{"memview.StridedMemoryView", "v%d"}
 	f32s   = kind{"[]float32", "slice[float32](c, %d)"}
 	f64s   = kind{"[]float64", "slice[float64](c, %d)"}
 	i64s   = kind{"[]int64", "slice[int64](c, %d)"}
@@ -115,8 +115,10 @@ func one(b *bytes.Buffer, params []kind, a answer, fails bool) {
 	for i, p := range params {
 		types[i], reads[i] = p.typ, fmt.Sprintf(p.read, i)
 		if p == view { // all views are made before the first is copied
-			prelude += fmt.Sprintf("var v%[1]d memview.StridedMemoryView\nc.view(%[1]d, &v%[1]d)\n", i)
-			reads[i] = fmt.Sprintf("v%d", i)
+			if prelude == "" {
+				prelude = "gen := c.lending()\n"
+			}
+			prelude += fmt.Sprintf("var v%[1]d memview.StridedMemoryView\nrefuse(v%[1]d.SetLentArray(c.arg(%[1]d), c, gen, c.slot(%[1]d)))\n", i)
 		}
 	}
 	results := a.typ

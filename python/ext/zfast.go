@@ -571,28 +571,32 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			f(v0)
 		}
 	case func(memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			if err := f(v0); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(int64(f(v0)))
 		}
 	case func(memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
@@ -602,14 +606,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(f(v0))
 		}
 	case func(memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
@@ -619,14 +625,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushFloat(f(v0))
 		}
 	case func(memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
@@ -636,14 +644,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushBool(f(v0))
 		}
 	case func(memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
@@ -653,28 +663,32 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			f(v0, int(c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			if err := f(v0, int(c.int64(1))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(int64(f(v0, int(c.int64(1)))))
 		}
 	case func(memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
@@ -684,14 +698,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(f(v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
@@ -701,14 +717,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushFloat(f(v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
@@ -718,14 +736,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushBool(f(v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
@@ -735,28 +755,32 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			f(v0, c.float64(1))
 		}
 	case func(memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			if err := f(v0, c.float64(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(int64(f(v0, c.float64(1))))
 		}
 	case func(memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
@@ -766,14 +790,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(f(v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
@@ -783,14 +809,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushFloat(f(v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
@@ -800,14 +828,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushBool(f(v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
@@ -817,28 +847,32 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			f(v0, c.float64(1), c.float64(2))
 		}
 	case func(memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			if err := f(v0, c.float64(1), c.float64(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(int64(f(v0, c.float64(1), c.float64(2))))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -848,14 +882,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(f(v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -865,14 +901,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushFloat(f(v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -882,14 +920,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushBool(f(v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -899,28 +939,32 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			f(v0, c.int64(1))
 		}
 	case func(memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			if err := f(v0, c.int64(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(int64(f(v0, c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
@@ -930,14 +974,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(f(v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
@@ -947,14 +993,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushFloat(f(v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
@@ -964,14 +1012,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushBool(f(v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
@@ -981,28 +1031,32 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			f(v0, c.string(1))
 		}
 	case func(memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			if err := f(v0, c.string(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(int64(f(v0, c.string(1))))
 		}
 	case func(memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
@@ -1012,14 +1066,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(f(v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
@@ -1029,14 +1085,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushFloat(f(v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
@@ -1046,14 +1104,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushBool(f(v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
@@ -1063,28 +1123,32 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			f(v0, c.bool(1))
 		}
 	case func(memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			if err := f(v0, c.bool(1)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(int64(f(v0, c.bool(1))))
 		}
 	case func(memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
@@ -1094,14 +1158,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushInt(f(v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
@@ -1111,14 +1177,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushFloat(f(v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
@@ -1128,14 +1196,16 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			c.pushBool(f(v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
@@ -1145,36 +1215,40 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			f(v0, v1)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			if err := f(v0, v1); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(int64(f(v0, v1)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
@@ -1184,18 +1258,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(f(v0, v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
@@ -1205,18 +1281,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushFloat(f(v0, v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
@@ -1226,18 +1304,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushBool(f(v0, v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
@@ -1247,36 +1327,40 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			f(v0, v1, int(c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			if err := f(v0, v1, int(c.int64(2))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(int64(f(v0, v1, int(c.int64(2)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
@@ -1286,18 +1370,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(f(v0, v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
@@ -1307,18 +1393,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushFloat(f(v0, v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
@@ -1328,18 +1416,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushBool(f(v0, v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
@@ -1349,36 +1439,40 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			f(v0, v1, c.float64(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			if err := f(v0, v1, c.float64(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(int64(f(v0, v1, c.float64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -1388,18 +1482,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(f(v0, v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -1409,18 +1505,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushFloat(f(v0, v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -1430,18 +1528,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushBool(f(v0, v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -1451,36 +1551,40 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			f(v0, v1, c.float64(2), c.float64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			if err := f(v0, v1, c.float64(2), c.float64(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(int64(f(v0, v1, c.float64(2), c.float64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -1490,18 +1594,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(f(v0, v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -1511,18 +1617,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushFloat(f(v0, v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -1532,18 +1640,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushBool(f(v0, v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -1553,36 +1663,40 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			f(v0, v1, c.int64(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			if err := f(v0, v1, c.int64(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(int64(f(v0, v1, c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
@@ -1592,18 +1706,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(f(v0, v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
@@ -1613,18 +1729,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushFloat(f(v0, v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
@@ -1634,18 +1752,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushBool(f(v0, v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
@@ -1655,36 +1775,40 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			f(v0, v1, c.string(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			if err := f(v0, v1, c.string(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(int64(f(v0, v1, c.string(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
@@ -1694,18 +1818,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(f(v0, v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
@@ -1715,18 +1841,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushFloat(f(v0, v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
@@ -1736,18 +1864,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushBool(f(v0, v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
@@ -1757,36 +1887,40 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			f(v0, v1, c.bool(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			if err := f(v0, v1, c.bool(2)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(int64(f(v0, v1, c.bool(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
@@ -1796,18 +1930,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushInt(f(v0, v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
@@ -1817,18 +1953,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushFloat(f(v0, v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
@@ -1838,18 +1976,20 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			c.pushBool(f(v0, v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
@@ -1859,44 +1999,48 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			f(v0, v1, v2)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			if err := f(v0, v1, v2); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(int64(f(v0, v1, v2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
@@ -1906,22 +2050,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(f(v0, v1, v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
@@ -1931,22 +2077,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushFloat(f(v0, v1, v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
@@ -1956,22 +2104,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushBool(f(v0, v1, v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
@@ -1981,44 +2131,48 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			f(v0, v1, v2, int(c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			if err := f(v0, v1, v2, int(c.int64(3))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(int64(f(v0, v1, v2, int(c.int64(3)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
@@ -2028,22 +2182,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(f(v0, v1, v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
@@ -2053,22 +2209,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushFloat(f(v0, v1, v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
@@ -2078,22 +2236,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushBool(f(v0, v1, v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
@@ -2103,44 +2263,48 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			f(v0, v1, v2, c.float64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			if err := f(v0, v1, v2, c.float64(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(int64(f(v0, v1, v2, c.float64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -2150,22 +2314,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(f(v0, v1, v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -2175,22 +2341,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushFloat(f(v0, v1, v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -2200,22 +2368,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushBool(f(v0, v1, v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -2225,44 +2395,48 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			f(v0, v1, v2, c.float64(3), c.float64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			if err := f(v0, v1, v2, c.float64(3), c.float64(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(int64(f(v0, v1, v2, c.float64(3), c.float64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -2272,22 +2446,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(f(v0, v1, v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -2297,22 +2473,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushFloat(f(v0, v1, v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -2322,22 +2500,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushBool(f(v0, v1, v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -2347,44 +2527,48 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			f(v0, v1, v2, c.int64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			if err := f(v0, v1, v2, c.int64(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(int64(f(v0, v1, v2, c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
@@ -2394,22 +2578,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(f(v0, v1, v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
@@ -2419,22 +2605,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushFloat(f(v0, v1, v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
@@ -2444,22 +2632,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushBool(f(v0, v1, v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
@@ -2469,44 +2659,48 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			f(v0, v1, v2, c.string(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			if err := f(v0, v1, v2, c.string(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(int64(f(v0, v1, v2, c.string(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
@@ -2516,22 +2710,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(f(v0, v1, v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
@@ -2541,22 +2737,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushFloat(f(v0, v1, v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
@@ -2566,22 +2764,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushBool(f(v0, v1, v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
@@ -2591,44 +2791,48 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			f(v0, v1, v2, c.bool(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			if err := f(v0, v1, v2, c.bool(3)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(int64(f(v0, v1, v2, c.bool(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
@@ -2638,22 +2842,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushInt(f(v0, v1, v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
@@ -2663,22 +2869,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushFloat(f(v0, v1, v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
@@ -2688,22 +2896,24 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			c.pushBool(f(v0, v1, v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
@@ -2713,52 +2923,56 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			f(v0, v1, v2, v3)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			if err := f(v0, v1, v2, v3); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(int64(f(v0, v1, v2, v3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
@@ -2768,26 +2982,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(f(v0, v1, v2, v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
@@ -2797,26 +3013,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushFloat(f(v0, v1, v2, v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
@@ -2826,26 +3044,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushBool(f(v0, v1, v2, v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
@@ -2855,52 +3075,56 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			f(v0, v1, v2, v3, int(c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			if err := f(v0, v1, v2, v3, int(c.int64(4))); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(int64(f(v0, v1, v2, v3, int(c.int64(4)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
@@ -2910,26 +3134,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(f(v0, v1, v2, v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
@@ -2939,26 +3165,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushFloat(f(v0, v1, v2, v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
@@ -2968,26 +3196,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushBool(f(v0, v1, v2, v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
@@ -2997,52 +3227,56 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			f(v0, v1, v2, v3, c.float64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			if err := f(v0, v1, v2, v3, c.float64(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.float64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -3052,26 +3286,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(f(v0, v1, v2, v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -3081,26 +3317,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushFloat(f(v0, v1, v2, v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -3110,26 +3348,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushBool(f(v0, v1, v2, v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -3139,52 +3379,56 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			if err := f(v0, v1, v2, v3, c.float64(4), c.float64(5)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.float64(4), c.float64(5))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
@@ -3194,26 +3438,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(f(v0, v1, v2, v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
@@ -3223,26 +3469,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushFloat(f(v0, v1, v2, v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
@@ -3252,26 +3500,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushBool(f(v0, v1, v2, v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
@@ -3281,52 +3531,56 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			f(v0, v1, v2, v3, c.int64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			if err := f(v0, v1, v2, v3, c.int64(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
@@ -3336,26 +3590,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(f(v0, v1, v2, v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
@@ -3365,26 +3621,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushFloat(f(v0, v1, v2, v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
@@ -3394,26 +3652,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushBool(f(v0, v1, v2, v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
@@ -3423,52 +3683,56 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			f(v0, v1, v2, v3, c.string(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			if err := f(v0, v1, v2, v3, c.string(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.string(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
@@ -3478,26 +3742,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(f(v0, v1, v2, v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
@@ -3507,26 +3773,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushFloat(f(v0, v1, v2, v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
@@ -3536,26 +3804,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushBool(f(v0, v1, v2, v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
@@ -3565,52 +3835,56 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			f(v0, v1, v2, v3, c.bool(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			if err := f(v0, v1, v2, v3, c.bool(4)); err != nil {
 				c.fail(err)
 			}
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.bool(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
@@ -3620,26 +3894,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) int64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushInt(f(v0, v1, v2, v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
@@ -3649,26 +3925,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) float64:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushFloat(f(v0, v1, v2, v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
@@ -3678,26 +3956,28 @@ func fastPath(f any) func(*call, context.Context) {
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) bool:
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			c.pushBool(f(v0, v1, v2, v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
+			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			c.view(0, &v0)
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
 			var v1 memview.StridedMemoryView
-			c.view(1, &v1)
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			var v2 memview.StridedMemoryView
-			c.view(2, &v2)
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			var v3 memview.StridedMemoryView
-			c.view(3, &v3)
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
