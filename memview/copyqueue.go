@@ -202,8 +202,8 @@ func (p *copyPlan) fit(dst, src uint64) {
 // that works by tiles.
 const minTile = 16
 
-// tiled brings the axis that is dense in src before the last one, which is
-// dense in dst, and returns the number of tiles, or 0 if tiles do not suit.
+// tiled brings the axis that is dense in src, forwards or backwards, before the
+// last one, which is dense in dst, and returns the number of tiles, or 0 if tiles do not suit.
 func (p *copyPlan) tiled() int64 {
 	last := p.n - 1
 	if last < 1 || p.dst[last] != p.item || p.src[last] == p.item || p.shape[last] < minTile {
@@ -211,7 +211,7 @@ func (p *copyPlan) tiled() int64 {
 	}
 	k := -1
 	for i := range last {
-		if p.src[i] == p.item && p.shape[i] >= minTile {
+		if (p.src[i] == p.item || p.src[i] == -p.item) && p.shape[i] >= minTile {
 			k = i
 		}
 	}
@@ -230,6 +230,11 @@ func (p *copyPlan) tiled() int64 {
 	}
 	if !ok || count > 1<<31-1 {
 		return 0
+	}
+	if s < 0 { // walk this axis backwards on both sides
+		p.dstBase += (n - 1) * d
+		p.srcBase += (n - 1) * s
+		d, s = -d, -s
 	}
 	copy(p.shape[k:last-1], p.shape[k+1:last])
 	copy(p.dst[k:last-1], p.dst[k+1:last])
@@ -285,7 +290,7 @@ func (t *transfer) launch(p *copyPlan, dst, src uint64) error {
 		return err
 	}
 	var index [MaxDims]int64
-	to, from := p.dstBase, p.srcBase
+	to, from := q.dstBase, q.srcBase
 	for {
 		a.Dst, a.Src = dst+uint64(to), src+uint64(from)
 		if res := launchKernel(t, k, uint32(grid), bx, by, &a); res != driver.Success {
