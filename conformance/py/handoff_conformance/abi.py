@@ -9,6 +9,7 @@ ends the process: a result like any other, as checks run in a child process.
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
@@ -132,20 +133,24 @@ api.PyBuffer_Release.restype = None
 name_address = ctypes.PYFUNCTYPE(c_void_p, py_object)(("PyCapsule_GetName", api))
 
 libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = c_void_p
+libc.mmap.argtypes = [c_void_p, c_size_t, c_int, c_int, c_int, c_int64]
 libc.mprotect.argtypes = [c_void_p, c_size_t, c_int]
 libc.pthread_create.argtypes = [c_void_p, c_void_p, c_void_p, c_void_p]
 libc.pthread_join.argtypes = [c_uint64, c_void_p]
 PROT_NONE, PROT_READ, PROT_RW = 0, 1, 3
 
-_names: dict[bytes, ctypes.Array[ctypes.c_char]] = {}
+_names: dict[bytes, int] = {}
 _alive: list[Any] = []  # what C may still call into
 
 
 def static_name(name: bytes) -> int:
     """The address of a name that lives for ever (R074)."""
     if name not in _names:
-        _names[name] = ctypes.create_string_buffer(name)
-    return ctypes.addressof(_names[name])
+        pages = Pages(PAGE)
+        ctypes.memmove(pages.address, name + b"\0", len(name) + 1)
+        _names[name] = pages.address
+    return _names[name]
 
 
 def name_of(capsule: Any) -> bytes | None:
@@ -172,13 +177,13 @@ PAGE = mmap.PAGESIZE
 
 
 class Pages:
-    """Zeroed pages whose protection can be set. They are never given back."""
+    """Zeroed pages whose protection can be set. They are never given back, not even at the end of Python."""
 
     def __init__(self, size: int) -> None:
         self.size = (size + PAGE - 1) // PAGE * PAGE
-        self._map = mmap.mmap(-1, self.size)
-        self.address = ctypes.addressof((ctypes.c_char * self.size).from_buffer(self._map))
-        _alive.append(self)
+        self.address = libc.mmap(None, self.size, PROT_RW, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        if self.address in (None, ctypes.c_void_p(-1).value):
+            raise MemoryError("mmap")
 
     def protect(self, prot: int, offset: int = 0) -> None:
         libc.mprotect(self.address + offset, self.size - offset, prot)
@@ -218,6 +223,7 @@ class Managed:
         poison: bool = True,
     ) -> None:
         self.made = 0
+        self.keep: Any = None  # what an export keeps alive until its deleter has run
         self.memory = Pages(8192)
         self.base = self.memory.address
         fill = struct.pack("<1024f", *range(1024)) if fill is None else fill
@@ -243,7 +249,9 @@ class Managed:
         if versioned:
             self.struct.version = DLPackVersion(*version)
             self.struct.flags = flags
-        self.record = Record(expected=self.address)
+        self.note = Pages(PAGE)
+        self.record = Record.from_address(self.note.address)
+        self.record.expected = self.address
         if poison:
             for i, pages in enumerate((self.memory, self.head, self.lists)):
                 self.record.poison[2 * i], self.record.poison[2 * i + 1] = pages.address, pages.size
@@ -274,6 +282,19 @@ class Managed:
         self.made += 1
         name = self.fresh if name is None else name
         return api.PyCapsule_New(self.address, static_name(name), native.address(destructor))
+
+
+def _sweep(phase: str, info: dict[str, int]) -> None:
+    """Drops what exports keep whose deleter has run: the deleter itself enters no Python."""
+    if phase == "stop":
+        gone = [m for m in _alive if isinstance(m, Managed) and m.keep is not None and m.deleted]
+        kept = [m.keep for m in gone]
+        for m in gone:
+            m.keep = None
+        del kept
+
+
+gc.callbacks.append(_sweep)
 
 
 class Export:
@@ -355,9 +376,9 @@ def read(address: int, shape: Sequence[int], strides: Sequence[int], dtype: tupl
     return out
 
 
-def get_buffer(obj: Any, flags: int) -> PyBuffer:
+def get_buffer(obj: Any, flags: int, view: PyBuffer | None = None) -> PyBuffer:
     """A Py_buffer of the object; raises what the exporter raised. Give it back with release_buffer."""
-    view = PyBuffer()
+    view = PyBuffer() if view is None else view
     api.PyObject_GetBuffer(obj, ctypes.addressof(view), flags)
     return view
 
@@ -420,10 +441,6 @@ def buffer_type(get: Any, release: Any) -> type:
     return api.PyType_FromSpec(ctypes.addressof(spec))
 
 
-api.PyMemoryView_FromBuffer.restype = py_object
-api.PyMemoryView_FromBuffer.argtypes = [c_void_p]
-
-
 def buffer_of(
     raw: bytes,
     shape: Sequence[int] | None,
@@ -436,22 +453,27 @@ def buffer_of(
     start: int = 0,
     suboffsets: Sequence[int] | None = None,
     ndim: int | None = None,
-) -> memoryview:
-    """A memoryview of a Py_buffer with exactly these fields, over a copy of raw."""
+) -> Any:
+    """An object that exports a Py_buffer with exactly these fields, over a copy of raw."""
     block = ctypes.create_string_buffer(raw, max(len(raw), 1))
-    b = PyBuffer()
-    b.buf = ctypes.addressof(block) + start
-    b.itemsize, b.readonly, b.format = itemsize, int(readonly), fmt
-    b.ndim = len(shape or ()) if ndim is None else ndim
     size = itemsize
     for n in shape or ():
         size *= n
-    b.len = size if length is None else length
-    keep: list[Any] = [block, b]
-    for field, value in (("shape", shape), ("strides", strides), ("suboffsets", suboffsets)):
-        if value is not None:
-            a = (c_ssize_t * max(len(value), 1))(*value)
-            keep.append(a)
-            setattr(b, field, ctypes.addressof(a))
-    _alive.append(keep)
-    return api.PyMemoryView_FromBuffer(ctypes.addressof(b))
+    arrays = {
+        name: (c_ssize_t * max(len(value), 1))(*value)
+        for name, value in (("shape", shape), ("strides", strides), ("suboffsets", suboffsets))
+        if value is not None
+    }
+    _alive.append((block, arrays, fmt))
+
+    def get(view: PyBuffer, flags: int) -> None:
+        view.buf = ctypes.addressof(block) + start
+        view.itemsize, view.readonly = itemsize, int(readonly)
+        view.format = fmt if flags & FORMAT else None
+        view.ndim = len(shape or ()) if ndim is None else ndim
+        view.len = size if length is None else length
+        view.shape = view.strides = view.suboffsets = None
+        for name, array in arrays.items():
+            setattr(view, name, ctypes.addressof(array))
+
+    return buffer_type(get, lambda view: None)()

@@ -197,7 +197,7 @@ def take_other_major(t: Target, v: Verdict) -> None:
     if not _forms(t):
         raise Skip("takes no versioned tensors")
     for version in ((2, 0), (3, 7), (0, 5)):
-        v.input(f"version {version}, fields behind flags unreadable" if version[0] != 0 else f"version {version}")
+        v.input(f"version {version}, fields behind flags unreadable" if version[0] else f"version {version}", "R009")
         m = Managed(version=version, guard=version[0] != 0)
         p = Producer(m, device=(1, 0))
         with taken(t, v, m, producer=p) as r:

@@ -477,6 +477,7 @@ def capsule_destructor(t: Target, v: Verdict) -> None:
             abi.DELETER(real)(address)
         # No deleter: the destructor has nothing to call. A call of NULL ends the process.
         e = abi.Export(x.__dlpack__(**kw))
+        v.input("a capsule whose deleter is NULL, dropped", "R059")
         real, e.struct.deleter = e.struct.deleter, None
         del e
         gc.collect()
@@ -718,7 +719,9 @@ def stream_values_cuda(t: Target, v: Verdict) -> None:
     if made is None:
         v.skip("R131", "no stream to pass")
     else:
-        _, err = attempt(x.__dlpack__, stream=made, max_version=(1, 3))
+        v.input("the handle of a stream")
+        handle = made if isinstance(made, int) else made.__cuda_stream__()[1]
+        _, err = attempt(x.__dlpack__, stream=handle, max_version=(1, 3))
         v.expect(err is None, "R131", f"raised {err and brief(err)}")
 
 

@@ -1,0 +1,6 @@
+"""Finds the package in the working tree."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
