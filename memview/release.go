@@ -256,7 +256,7 @@ func PendingReleases() int {
 // Flush waits until every claim that [StridedMemoryView.ReleaseOn] holds back
 // is given up, and every copy of [CopyOn] has let go of its host memory, or
 // until ctx ends; then it frees the pinned memory that copies have kept for the
-// next ones. Call it at shutdown. It returns what release functions have returned since the
+// next ones, for which the driver may wait for the device. Call it at shutdown. It returns what release functions have returned since the
 // last call.
 func Flush(ctx context.Context) error {
 	r := later

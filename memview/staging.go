@@ -19,7 +19,7 @@ const (
 	largeSlot  = 8 << 20
 	smallSlot  = 256 << 10 // for copies that need one slot only
 	maxStagers = 8         // in use at a time
-	keptIdle   = 2         // of a kind, kept for the next copy
+	keptIdle   = 4         // kept for the next copy; freeing may wait for the device
 )
 
 // stager is a ring of pinned memory with the stream of its host functions.
