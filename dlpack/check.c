@@ -193,12 +193,8 @@ static inline int plain(const DLTensor *t, uint64_t flags)
 	       UINT64_MAX - first >= ((uint64_t)after + 1) * size;
 }
 
-int ho_check_tensor(const DLTensor *t, uint64_t flags, int *rule)
+static __attribute__((noinline)) int check(const DLTensor *t, uint64_t flags, int *rule)
 {
-	if (t == NULL)
-		return fail(HO_E_NULL, 45, rule);
-	if (plain(t, flags))
-		return 0;
 	const int32_t device = (int32_t)t->device.device_type;
 	const int32_t ndim = t->ndim;
 	const int64_t *shape = t->shape, *strides = ndim == 0 ? NULL : t->strides;
@@ -274,12 +270,20 @@ int ho_check_tensor(const DLTensor *t, uint64_t flags, int *rule)
 	return 0;
 }
 
+int ho_check_tensor(const DLTensor *t, uint64_t flags, int *rule)
+{
+	if (t == NULL)
+		return fail(HO_E_NULL, 45, rule);
+	return plain(t, flags) ? 0 : check(t, flags, rule);
+}
+
 int ho_check_versioned(const DLManagedTensorVersioned *m, int *rule)
 {
 	if (m == NULL)
 		return fail(HO_E_NULL, 45, rule);
-	int code = ho_check_version(m->version, rule);
-	return code != 0 ? code : ho_check_tensor(&m->dl_tensor, m->flags, rule);
+	if (m->version.major != DLPACK_MAJOR_VERSION)
+		return ho_check_version(m->version, rule);
+	return plain(&m->dl_tensor, m->flags) ? 0 : check(&m->dl_tensor, m->flags, rule);
 }
 
 int ho_check_legacy(const DLManagedTensor *m, int *rule)

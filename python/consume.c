@@ -60,7 +60,7 @@ static int check_writable(unsigned want, uint32_t flags)
 }
 
 /* Copies a tensor that has passed ho_check_tensor. */
-static int take_tensor(ho_arg *out, const DLTensor *t, uint64_t flags, unsigned want)
+static inline __attribute__((always_inline)) int take_tensor(ho_arg *out, const DLTensor *t, uint64_t flags, unsigned want)
 {
 	int32_t n = t->ndim;
 
@@ -566,14 +566,13 @@ int ho_producer_stream(ho_PyObject *obj, DLDevice device, void **stream)
 
 static int from_managed(ho_PyObject *obj, unsigned want, const DLPackExchangeAPI *api, ho_arg *out);
 
-static int take_table(ho_PyObject *obj, unsigned want, const struct entry *e, ho_arg *out)
+static int take_table(ho_PyObject *obj, unsigned want, const DLPackExchangeAPI *api, int flags_matter, ho_arg *out)
 {
-	const DLPackExchangeAPI *api = e->table;
 	DLTensor t;
 	int rule = 0;
 
 	/* Lending has no flags: not for types that have read-only instances. */
-	if (want & HO_WANT_OWNED || e->flags_matter || api->dltensor_from_py_object_no_sync == NULL) /* R094 */
+	if (want & HO_WANT_OWNED || flags_matter || api->dltensor_from_py_object_no_sync == NULL) /* R094 */
 		return from_managed(obj, want, api, out);
 	if (api->dltensor_from_py_object_no_sync(obj, &t) != 0) {
 		ho_py.PyErr_Clear(); /* what it cannot lend it may be able to give */
@@ -594,7 +593,7 @@ static int take_table(ho_PyObject *obj, unsigned want, const struct entry *e, ho
 }
 
 /* Takes a managed tensor that is ours; deletes it on failure (R067). */
-static int take_versioned(DLManagedTensorVersioned *m, unsigned want, ho_arg *out)
+static inline __attribute__((always_inline)) int take_versioned(DLManagedTensorVersioned *m, unsigned want, ho_arg *out)
 {
 	int rule = 0, code = ho_check_versioned(m, &rule);
 
@@ -1273,7 +1272,7 @@ static int consume_slow(ho_PyObject *obj, unsigned want, ho_arg *out)
 	case KIND_NDARRAY:
 		return take_ndarray(obj, want, out);
 	case KIND_TABLE:
-		return take_table(obj, want, &e, out);
+		return take_table(obj, want, e.table, e.flags_matter, out);
 	case KIND_DLPACK:
 		return take_dlpack(obj, want, NULL, out);
 	case KIND_CAPSULE:
@@ -1301,10 +1300,8 @@ int ho_consume(ho_PyObject *obj, unsigned want, ho_arg *out)
 	if (HO_LIKELY(type == ndarray_type))
 		return take_ndarray(obj, want, out);
 	const struct entry *slot = slot_of(type);
-	if (HO_LIKELY(slot->type == type && slot->kind == KIND_TABLE)) {
-		struct entry e = *slot; /* what the table runs may change the slot */
-		return take_table(obj, want, &e, out);
-	}
+	if (HO_LIKELY(slot->type == type && slot->kind == KIND_TABLE))
+		return take_table(obj, want, slot->table, slot->flags_matter, out);
 	return consume_slow(obj, want, out);
 }
 
@@ -1335,7 +1332,7 @@ int ho_consume_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, ho
 		/* The table does not order: with a stream that the caller names, that
 		 * is done after this, and needs to know the producer's. */
 		if (plain && (req == NULL || !req->has_stream || req->stream < 0 || e.table->current_work_stream != NULL))
-			return take_table(obj, want, &e, out);
+			return take_table(obj, want, e.table, e.flags_matter, out);
 		return take_dlpack(obj, want, req, out);
 	case KIND_CAPSULE:
 		return take_capsule(obj, want, out);
