@@ -27,8 +27,9 @@
 //
 // # Concurrency
 //
-// A [Library] may be used from several goroutines at once. The methods of one
-// Linker wait for each other.
+// A [Library] may be used from several goroutines at once. All its calls are
+// made on one thread, one after the other, because the library cannot do with
+// less.
 //
 // The calls are those of https://docs.nvidia.com/cuda/nvjitlink/, CUDA 12 and 13.
 package nvjitlink
@@ -148,6 +149,7 @@ const (
 // Library is an open nvJitLink. It is never closed.
 type Library struct {
 	lib                                          pathfinder.Library
+	calls                                        chan func() // see serve
 	major, minor                                 int
 	create, destroy, addData, addFile, complete  uintptr
 	cubinSize, cubin, ptxSize, ptx, ltoSize, lto uintptr
@@ -199,7 +201,7 @@ func Open(lib pathfinder.Library) (*Library, error) {
 	need := func(name string) uintptr { return s.Need(versioned(name)...) }
 	may := func(name string) uintptr { return s.May(versioned(name)...) }
 	l := &Library{
-		lib:    lib,
+		lib: lib, calls: make(chan func()),
 		create: need("nvJitLinkCreate"), destroy: need("nvJitLinkDestroy"),
 		addData: need("nvJitLinkAddData"), addFile: need("nvJitLinkAddFile"), complete: need("nvJitLinkComplete"),
 		cubinSize: need("nvJitLinkGetLinkedCubinSize"), cubin: need("nvJitLinkGetLinkedCubin"),
@@ -219,6 +221,7 @@ func Open(lib pathfinder.Library) (*Library, error) {
 	} else {
 		l.major, l.minor = 12, 0 // it came with 12.3
 	}
+	go l.serve()
 	return l, nil
 }
 
@@ -229,11 +232,28 @@ func (l *Library) Path() string { return l.lib.Path }
 // 12.0 stands for everything before 12.3.
 func (l *Library) Version() (major, minor int) { return l.major, l.minor }
 
+// serve makes all calls of the library on one thread, as long as the process
+// lives. With 13.5 a link that is destroyed on another thread than it began on
+// makes later links crash, and one that failed leaves a lock to its thread, so
+// that links on others wait for ever. So links run one after the other.
+func (l *Library) serve() {
+	runtime.LockOSThread()
+	for f := range l.calls {
+		f()
+	}
+}
+
+// do makes a call on the thread of the library and waits for it.
+func (l *Library) do(f func()) {
+	done := make(chan struct{})
+	l.calls <- func() {
+		defer close(done)
+		f()
+	}
+	<-done
+}
+
 // Linker is a link in progress.
-//
-// The library ties a link to the thread that began it (one that is destroyed
-// on another thread makes later links crash, as seen with 13.5): so a Linker has a goroutine of its own, locked to a thread, until
-// Close.
 type Linker struct {
 	l       *Library
 	own     *linkerOwner
@@ -242,42 +262,20 @@ type Linker struct {
 	closed  bool
 }
 
-// linkerOwner is the goroutine that has the handle. It outlives the Linker,
-// whose cleanup has it.
+// linkerOwner has the handle. It outlives the Linker, whose cleanup has it.
 type linkerOwner struct {
 	l      *Library
 	handle uintptr
-	calls  chan func()
 	token  leak.Token
-}
-
-// serve makes the calls, on one thread, until calls is closed.
-func (o *linkerOwner) serve() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	for f := range o.calls {
-		f()
-	}
-}
-
-// do makes a call on the thread of the link and waits for it.
-func (o *linkerOwner) do(f func()) {
-	done := make(chan struct{})
-	o.calls <- func() {
-		defer close(done)
-		f()
-	}
-	<-done
 }
 
 func (o *linkerOwner) destroy() (err error) {
 	o.token.Done()
-	o.do(func() {
+	o.l.do(func() {
 		if code := clib.Destroy(o.l.destroy, o.handle); code != 0 {
 			err = &Error{Op: "nvJitLinkDestroy", Result: Result(code)}
 		}
 	})
-	close(o.calls)
 	return err
 }
 
@@ -285,10 +283,9 @@ func (o *linkerOwner) destroy() (err error) {
 // "-arch=sm_…" is needed.
 func (l *Library) NewLinker(options ...string) (*Linker, error) {
 	const op = "nvJitLinkCreate"
-	o := &linkerOwner{l: l, calls: make(chan func())}
-	go o.serve()
+	o := &linkerOwner{l: l}
 	var err error
-	o.do(func() {
+	l.do(func() {
 		h, code, e := clib.LinkCreate(l.create, options)
 		if e != nil {
 			err = fmt.Errorf("nvjitlink: %s: %w: %w", op, e, ErrorUnrecognizedOption)
@@ -307,7 +304,6 @@ func (l *Library) NewLinker(options ...string) (*Linker, error) {
 		err = &Error{Op: op, Result: Result(code), Log: log}
 	})
 	if err != nil {
-		close(o.calls)
 		return nil, err
 	}
 	o.token = leak.Track("nvjitlink.Linker")
@@ -330,18 +326,18 @@ func (k *Linker) Close() error {
 	return k.own.destroy()
 }
 
-// call makes a call on the thread of the link, unless the Linker is closed.
+// call makes a call on the thread of the library, unless the Linker is closed.
 func (k *Linker) call(op string, f func() error) (err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
 		return fmt.Errorf("nvjitlink: %s: linker: %w", op, ErrClosed)
 	}
-	k.own.do(func() { err = f() })
+	k.l.do(func() { err = f() })
 	return err
 }
 
-// check adds the log to a failure, on the thread of the link.
+// check adds the log to a failure, on the thread of the library.
 func (k *Linker) check(op string, code int, err error) error {
 	switch {
 	case err != nil:
