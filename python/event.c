@@ -254,8 +254,6 @@ static ho_PyGetSetDef getset[] = {
 	{ NULL, NULL, NULL, NULL, NULL },
 };
 
-enum { HO_nb_subtract = 36 };
-
 static ho_PyType_Slot slots[] = {
 	{ HO_tp_dealloc, (void *)dealloc },
 	{ HO_tp_richcompare, (void *)compare },

@@ -1,6 +1,6 @@
 /* Giving arrays to other libraries: __dlpack__, __dlpack_device__ and the
  * exchange table. Nothing here enters Go. */
-#include "internal.h"
+#include "gpu.h"
 
 static const char op[] = "__dlpack__";
 
@@ -65,14 +65,16 @@ static int take_pair(ho_PyObject *o, const char *what, int rule, long long out[2
 }
 
 /* The stream that the consumer will use, for data on `device` (2.2). */
-static int check_stream(ho_PyObject *o, DLDevice device)
+static int check_stream(ho_view *v, ho_PyObject *o, DLDevice device)
 {
 	int overflow = 0, type = (int)device.device_type;
 
 	if (o == NULL || o == HO_NONE) {
-		if (type == kDLCUDA || type == kDLROCM)
+		if (type == kDLROCM)
 			goto unordered;
-		return 0;
+		if (type == kDLCPU) /* the host looks at once, also at pinned memory under its other name (R146) */
+			return ho_view_host_wait(v);
+		return ho_view_order_for(v, 1); /* R126 */
 	}
 	if (!ho_py.PyType_IsSubtype(HO_TYPE(o), (ho_PyTypeObject *)ho_py.PyLong_Type) || o == HO_TRUE || o == HO_FALSE)
 		return ho_raise(HO_X_TYPE, 136, op, "stream is not an int");
@@ -88,9 +90,16 @@ static int check_stream(ho_PyObject *o, DLDevice device)
 		return ho_raise(HO_X_VALUE, 128, op, "stream 0 is ambiguous; pass 1 or 2");
 	if (type == kDLROCM && !overflow && (s == 1 || s == 2))
 		return ho_raise(HO_X_VALUE, 134, op, "streams 1 and 2 do not exist on ROCm");
+	if (type == kDLCUDA || type == kDLCUDAHost || type == kDLCUDAManaged) {
+		uint64_t handle = overflow ? ho_py.PyLong_AsUnsignedLongLong(o) : (uint64_t)s;
+		if (handle == (uint64_t)-1 && ho_py.PyErr_Occurred()) {
+			ho_py.PyErr_Clear();
+			return ho_raise(HO_X_RANGE, 131, op, "stream does not fit in 64 bits");
+		}
+		return ho_view_order_for(v, handle);
+	}
 unordered:
-	/* Ordering GPU work needs the driver: stream=-1 leaves it to the caller. */
-	return ho_raise(HO_X_BUFFER, 137, op, "this view cannot order work on a stream; pass stream=-1");
+	return ho_raise(HO_X_BUFFER, 137, op, "work on device type %d cannot be ordered; pass stream=-1", type);
 }
 
 static int is_device(DLDevice a, DLDeviceType type, int32_t id)
@@ -105,13 +114,13 @@ ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ss
 	};
 	ho_view *v = (ho_view *)self;
 	ho_PyObject *a[4];
-	int copy = -1, versioned = 0, made = 1;
+	int copy = -1, versioned = 0, made = 1, to_host = 0;
 	uint64_t flags = v->flags;
 	DLTensor t = v->t;
 	int64_t strides[HO_MAX_DIMS];
 	ho_owner *o;
 
-	if (ho_parse(op, args, n, kwnames, params, 4, 0, 0, a) != 0)
+	if (ho_parse(op, args, n, kwnames, params, 4, 0, 0, a) != 0 || ho_view_live(v, op) != 0)
 		return NULL;
 	if (a[1] != NULL && a[1] != HO_NONE) {
 		long long version[2];
@@ -138,16 +147,28 @@ ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ss
 			;
 		} else if (d[0] == kDLCPU && d[1] == 0 && ho_device_is_host((int32_t)t.device.device_type)) {
 			t.device = (DLDevice){ kDLCPU, 0 }; /* the same memory under its other name (R149) */
+		} else if (d[0] == kDLCPU && d[1] == 0 && t.device.device_type == kDLCUDA) {
+			if (copy == 0) {
+				ho_raise(HO_X_COPY, 151, op, "device memory cannot be delivered to the host without a copy");
+				return NULL;
+			}
+			if (ho_whole_bytes(v, op) != 0)
+				return NULL;
+			to_host = 1;
+			t.device = (DLDevice){ kDLCPU, 0 };
 		} else {
 			ho_raise(HO_E_DEVICE, 144, op, "memory on device (%d, %d) cannot be delivered to (%lld, %lld)",
 			         (int)t.device.device_type, (int)t.device.device_id, d[0], d[1]);
 			return NULL;
 		}
 	}
-	if (check_stream(a[0], t.device) != 0)
+	if (check_stream(v, a[0], t.device) != 0)
 		return NULL;
 
-	if (copy == 1) {
+	if (to_host) {
+		o = ho_view_to_host(v, &t, strides);
+		flags = (flags & ~(uint64_t)DLPACK_FLAG_BITMASK_READ_ONLY) | DLPACK_FLAG_BITMASK_IS_COPIED;
+	} else if (copy == 1) {
 		if (!is_device(t.device, kDLCPU, 0)) {
 			ho_raise(HO_X_BUFFER, 150, op, "memory on device type %d is not copied", (int)t.device.device_type);
 			return NULL;
@@ -197,7 +218,9 @@ static int check_object(void *object, void *out)
 	}
 	if (((ho_view *)object)->t.dtype.bits == 0)
 		return ho_raise(HO_E_DTYPE, 101, "exchange table", "the dtype has no counterpart in DLPack");
-	return 0;
+	if (ho_view_live(object, "exchange table") != 0)
+		return -1;
+	return ho_view_table_ready(object);
 }
 
 static int table_from_py(void *object, DLManagedTensorVersioned **out)
@@ -262,17 +285,15 @@ static int table_lend(void *object, DLTensor *out)
 	return 0;
 }
 
-/* No stream of our own: host memory has none, and imported GPU memory keeps
- * its producer's. */
+/* What handoff.use_stream set on this thread; else the default stream. */
 static int table_stream(DLDeviceType type, int32_t id, void **out)
 {
-	(void)type;
-	(void)id;
 	if (out == NULL) {
 		ho_py.PyErr_SetString(ho_py.PyExc_RuntimeError, "handoff: exchange table: NULL argument");
 		return -1;
 	}
-	*out = NULL;
+	int cuda = type == kDLCUDA || type == kDLCUDAHost || type == kDLCUDAManaged;
+	*out = cuda ? (void *)(uintptr_t)ho_stream_current(id) : NULL;
 	return 0;
 }
 

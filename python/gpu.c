@@ -462,6 +462,37 @@ static ho_PyObject *buffer_fill(ho_PyObject *m, ho_PyObject *const *args, ho_ssi
 	return ho_newref(HO_NONE);
 }
 
+/* _gate(stream) -> key; _gate_open(key). */
+static ho_PyObject *gate(ho_PyObject *m, ho_PyObject *stream)
+{
+	ho_gpu_fault f = { 0 };
+	ho_stream_ref s;
+	uint64_t key = 0;
+	(void)m;
+
+	if (ho_stream_need(stream, "gate", &s) != 0 || ho_stream_place("gate", -1, &s) != 0)
+		return NULL;
+	HO_UNLOCKED(key = ho_go_gpu.gate(s.handle, s.ctx, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("gate", &f);
+		return NULL;
+	}
+	return ho_py.PyLong_FromUnsignedLongLong(key);
+}
+
+static ho_PyObject *gate_open(ho_PyObject *m, ho_PyObject *key)
+{
+	ho_gpu_fault f = { 0 };
+	uint64_t k = ho_py.PyLong_AsUnsignedLongLong(key);
+	(void)m;
+
+	if (ho_py.PyErr_Occurred() || ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(ho_go_gpu.close(k, &f));
+	free(f.text);
+	return ho_newref(HO_NONE);
+}
+
 static ho_PyObject *driver_info(ho_PyObject *m, ho_PyObject *unused)
 {
 	ho_driver *d = ho_gpu();
@@ -486,6 +517,8 @@ static ho_PyMethodDef functions[] = {
 	{ "_buffer_new", FAST(buffer_new), HO_METH_FASTCALL, NULL },
 	{ "_buffer_used", FAST(buffer_used), HO_METH_FASTCALL, NULL },
 	{ "_buffer_fill", FAST(buffer_fill), HO_METH_FASTCALL, NULL },
+	{ "_gate", gate, HO_METH_O, NULL },
+	{ "_gate_open", gate_open, HO_METH_O, NULL },
 	{ "_flush", flush, HO_METH_NOARGS, NULL },
 	{ NULL, NULL, 0, NULL },
 };
@@ -494,5 +527,7 @@ int ho_gpu_init(ho_PyObject *module)
 {
 	if (ho_py.PyModule_AddFunctions(module, functions) != 0)
 		return -1;
-	return ho_event_init(module) != 0 || ho_stream_init(module) != 0 ? -1 : 0;
+	if (ho_event_init(module) != 0 || ho_stream_init(module) != 0)
+		return -1;
+	return ho_gpuview_init();
 }

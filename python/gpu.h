@@ -71,6 +71,37 @@ HO_HIDDEN ho_PyObject *ho_stream_view_new(uint64_t handle, uint64_t ctx, ho_PyOb
  * handoff.use_stream set, or the legacy default stream (0). */
 HO_HIDDEN uint64_t ho_stream_current(int dev);
 
+/* ---- Views (gpuview.c) -------------------------------------------------- */
+
+/* ClosedError after release_on. */
+HO_HIDDEN int ho_view_live(const ho_view *v, const char *op);
+/* Completes the import of a view that ho_view_from_arg made: one event edge
+ * from the producer's stream to `on`, if both are known and differ. mode is
+ * what ho_stream_arg returned, arg_flags are those of the ho_arg. 0 or -1. */
+HO_HIDDEN int ho_view_imported(ho_view *v, uint32_t arg_flags, int mode, const ho_stream_ref *on);
+/* A new view of an object with __cuda_array_interface__. */
+HO_HIDDEN ho_view *ho_view_of_cuda_interface(ho_PyObject *obj, int mode, const ho_stream_ref *on);
+/* The exporter's stream duty: work queued on `consumer` (a raw handle) from now
+ * on waits for what is pending on v (R137). 0 or -1. */
+HO_HIDDEN int ho_view_order_for(ho_view *v, uint64_t consumer);
+/* Blocks until the host may touch v's memory (R146). 0 or -1. */
+HO_HIDDEN int ho_view_host_wait(ho_view *v);
+/* Whether the exchange table may give v out: it tells one stream and orders
+ * nothing. 0 or -1. */
+HO_HIDDEN int ho_view_table_ready(ho_view *v);
+/* Copies in stream order; both views are ordered on the stream first. */
+HO_HIDDEN int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on);
+/* Whether a device touches v's memory. */
+HO_HIDDEN int ho_view_needs_stream(const ho_view *v);
+/* A finished copy in host memory, row-major. NULL with an exception set. */
+HO_HIDDEN ho_owner *ho_view_to_host(ho_view *v, DLTensor *out, int64_t *strides);
+/* Methods and properties of StridedMemoryView. */
+HO_HIDDEN ho_PyObject *ho_view_release_on(ho_PyObject *self, ho_PyObject *stream);
+HO_HIDDEN ho_PyObject *ho_get_cuda_array_interface(ho_PyObject *self, void *unused);
+HO_HIDDEN ho_PyObject *ho_get_producer_stream(ho_PyObject *self, void *unused);
+HO_HIDDEN ho_PyObject *ho_get_ordered_stream(ho_PyObject *self, void *unused);
+HO_HIDDEN int ho_gpuview_init(void);
+
 HO_HIDDEN int ho_stream_init(ho_PyObject *module); /* stream.c */
 HO_HIDDEN int ho_event_init(ho_PyObject *module);  /* event.c */
 

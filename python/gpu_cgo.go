@@ -393,6 +393,23 @@ func gpuReleaseLater(s stream.StreamView, ref ownerRef) error {
 	return device.Defer(s, func(error) { go ref.drop() }) // a foreign deleter may take its time
 }
 
+// gate is work that lasts until it is closed.
+type gate struct{ open func() }
+
+func (g gate) Close() error { g.open(); return nil }
+
+func gpuGate(handle, ctx uint64) (uint64, error) {
+	s, err := streamOf(handle, ctx)
+	if err != nil {
+		return 0, err
+	}
+	c := make(chan struct{})
+	if err := s.Launch(func() { <-c }); err != nil {
+		return 0, err
+	}
+	return keep(gate{func() { close(c) }}), nil
+}
+
 func gpuFlush() error {
 	ctx := context.Background()
 	return errors.Join(memview.Flush(ctx), device.Flush(ctx))

@@ -166,6 +166,15 @@ func hoGPUReleaseLater(owner C.uintptr_t, s, ctx C.uint64_t, f *C.ho_gpu_fault) 
 	}
 }
 
+//export hoGPUGate
+func hoGPUGate(s, ctx C.uint64_t, f *C.ho_gpu_fault) C.uint64_t {
+	var err error
+	defer caught(f, &err)
+	var key uint64
+	key, err = gpuGate(uint64(s), uint64(ctx))
+	return C.uint64_t(key)
+}
+
 //export hoGPUFlush
 func hoGPUFlush(f *C.ho_gpu_fault) {
 	var err error

@@ -67,6 +67,8 @@ typedef struct ho_go_gpu_functions {
 	/* Drops the reference on an owner once what is queued on the stream now is
 	 * done. On a fault the reference is still the caller's. */
 	void (*release_later)(uintptr_t owner, uint64_t stream, uint64_t ctx, ho_gpu_fault *);
+	/* Tests: work on the stream that lasts until the number is closed. */
+	uint64_t (*gate)(uint64_t stream, uint64_t ctx, ho_gpu_fault *);
 	void (*flush)(ho_gpu_fault *);
 } ho_go_gpu_functions;
 

@@ -32,6 +32,7 @@ void ho_go_gpu_hooks(void)
 		.close = hoGPUClose,
 		.copy = copy,
 		.release_later = hoGPUReleaseLater,
+		.gate = hoGPUGate,
 		.flush = hoGPUFlush,
 	};
 }

@@ -166,6 +166,9 @@ HO_HIDDEN int ho_consume_interface(ho_PyObject *obj, unsigned want, int any, int
 HO_HIDDEN int ho_consume_buffer(ho_PyObject *obj, unsigned want, ho_arg *out);
 /* 1 if the object has __dlpack__ and __dlpack_device__, or is a capsule. */
 HO_HIDDEN int ho_speaks_dlpack(ho_PyObject *obj);
+/* The stream that obj's library works on now, by the exchange table of its
+ * type: 1 and *stream, 0 if there is no table, -1 with an exception set. */
+HO_HIDDEN int ho_producer_stream(ho_PyObject *obj, DLDevice device, void **stream);
 /* Forgets all types (tests; module teardown). */
 HO_HIDDEN void ho_type_cache_clear(void);
 HO_HIDDEN int ho_type_cache_size(void);
@@ -228,6 +231,7 @@ typedef struct ho_view {
 	int8_t c_contiguous;
 	int8_t ordered;  /* 1: stream is known (NULL: the legacy default stream) */
 	int8_t produced; /* 1: producer is known */
+	int8_t released; /* 1: release_on gave the memory back */
 	uint64_t stream_ctx; /* where stream belongs to; 0: not known */
 	uint64_t producer;   /* raw handle of the stream that the producer works on */
 	int64_t dims[16];

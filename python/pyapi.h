@@ -123,6 +123,8 @@ enum {
 	HO_mp_ass_subscript = 3,
 	HO_mp_length = 4,
 	HO_mp_subscript = 5,
+	HO_nb_int = 26,
+	HO_nb_subtract = 36,
 	HO_sq_length = 45,
 	HO_tp_clear = 51,
 	HO_tp_dealloc = 52,

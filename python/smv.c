@@ -3,53 +3,50 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "internal.h"
+#include "gpu.h"
 
 /* ---- Constructors ------------------------------------------------------- */
 
-/* stream_ptr: None, or an int of DLPack's meaning. */
-static int take_stream(ho_PyObject *o, ho_request *req)
+/* mode and on are those of ho_stream_arg. `lenient` takes host memory whatever
+ * the stream: for the other side of a copy. */
+static ho_PyObject *view_of_dlpack(ho_PyObject *obj, int mode, const ho_stream_ref *on, int lenient)
 {
-	req->has_stream = 0;
-	if (o == NULL || o == HO_NONE)
-		return 0;
-	ho_PyObject *n = ho_py.PyNumber_Index(o);
-	if (n == NULL)
-		return -1;
-	req->stream = ho_py.PyLong_AsLongLong(n);
-	ho_py.Py_DecRef(n);
-	if (req->stream == -1 && ho_py.PyErr_Occurred())
-		return -1;
-	if (req->stream < -1)
-		return ho_raise(HO_X_VALUE, 132, "from_dlpack", "stream_ptr is below -1");
-	req->has_stream = 1;
-	return 0;
-}
-
-static ho_PyObject *view_of_dlpack(ho_PyObject *obj, const ho_request *req)
-{
+	ho_request req = { .copy = -1 };
 	ho_arg arg;
 
-	if (ho_consume_dlpack(obj, HO_WANT_OWNED, req, &arg) != 0)
+	/* The same meaning on every path: -1 no order, 0 and 1 the legacy default
+	 * stream, 2 the per-thread one, else a handle (R126 to R131, R142). */
+	req.has_stream = mode != HO_STREAM_UNSAID;
+	if (mode == HO_STREAM_NOSYNC)
+		req.stream = -1;
+	else if (mode == HO_STREAM_ON)
+		req.stream = on->handle == 0 ? 1 : (int64_t)on->handle;
+	if (ho_consume_dlpack(obj, HO_WANT_OWNED, &req, &arg) != 0)
 		return NULL;
-	int host = ho_device_is_host((int32_t)arg.device.device_type);
 	/* Memory that only a GPU touches: the caller says how to order. */
-	if (!host && !req->has_stream) {
+	if (!ho_device_is_host((int32_t)arg.device.device_type) && mode == HO_STREAM_UNSAID) {
 		ho_arg_done(&arg);
 		ho_raise(HO_X_BUFFER, 126, "from_dlpack",
 		         "stream_ptr=None is ambiguous for GPU memory; pass a stream, or -1 for no ordering");
 		return NULL;
 	}
-	if (arg.device.device_type == kDLCPU && req->has_stream && req->stream != -1) {
+	if (arg.device.device_type == kDLCPU && mode == HO_STREAM_ON && !lenient) {
 		ho_arg_done(&arg);
 		ho_raise(HO_X_VALUE, 135, "from_dlpack", "memory on the CPU has no stream; pass None or -1");
 		return NULL;
 	}
+	uint32_t flags = arg.flags;
 	ho_PyObject *descr = ho_ndarray_descr(obj);
 	ho_view *v = ho_view_from_arg(ho_view_type, &arg, obj);
-	if (v != NULL && descr != NULL)
+	if (v == NULL)
+		return NULL;
+	if (descr != NULL)
 		v->dtype = ho_newref(descr);
-	return v != NULL ? &v->ob : NULL;
+	if (ho_view_imported(v, flags, mode, on) != 0) {
+		ho_py.Py_DecRef(&v->ob);
+		return NULL;
+	}
+	return &v->ob;
 }
 
 static const ho_param obj_stream[] = { { NULL }, { &ho_names.stream_ptr } };
@@ -57,12 +54,14 @@ static const ho_param obj_stream[] = { { NULL }, { &ho_names.stream_ptr } };
 static ho_PyObject *from_dlpack(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
 {
 	ho_PyObject *a[2];
-	ho_request req = { .copy = -1 };
+	ho_stream_ref on;
+	int mode;
 	(void)cls;
 
-	if (ho_parse("from_dlpack", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 || take_stream(a[1], &req) != 0)
+	if (ho_parse("from_dlpack", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 ||
+	    (mode = ho_stream_arg(a[1], "from_dlpack", &on)) < 0)
 		return NULL;
-	return view_of_dlpack(a[0], &req);
+	return view_of_dlpack(a[0], mode, &on, 0);
 }
 
 static ho_PyObject *view_of_interface(ho_PyObject *obj)
@@ -102,33 +101,18 @@ static ho_PyObject *from_array_interface(ho_PyObject *cls, ho_PyObject *obj)
 	return view_of_interface(obj);
 }
 
-static ho_PyObject *no_cuda_interface(ho_PyObject *obj, ho_PyObject *stream)
-{
-	ho_PyObject *d = ho_py.PyObject_GetAttrString(obj, "__cuda_array_interface__");
-	if (d == NULL) {
-		ho_py.PyErr_Clear();
-		ho_raise(HO_X_PROTOCOL, 158, "from_cuda_array_interface", "the object has no __cuda_array_interface__");
-		return NULL;
-	}
-	ho_py.Py_DecRef(d);
-	if (stream == NULL || stream == HO_NONE)
-		ho_raise(HO_X_BUFFER, 126, "from_cuda_array_interface",
-		         "stream_ptr=None is ambiguous; pass a stream, or -1 for no ordering");
-	else
-		ho_raise(HO_E_DEVICE, 288, "from_cuda_array_interface",
-		         "no GPU driver is in use: the memory behind __cuda_array_interface__ cannot be identified");
-	return NULL;
-}
-
 static ho_PyObject *from_cuda_array_interface(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n,
                                               ho_PyObject *kwnames)
 {
+	static const char op[] = "from_cuda_array_interface";
 	ho_PyObject *a[2];
+	ho_stream_ref on;
+	int mode;
 	(void)cls;
 
-	if (ho_parse("from_cuda_array_interface", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0)
+	if (ho_parse(op, args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 || (mode = ho_stream_arg(a[1], op, &on)) < 0)
 		return NULL;
-	return no_cuda_interface(a[0], a[1]);
+	return (ho_PyObject *)ho_view_of_cuda_interface(a[0], mode, &on);
 }
 
 static ho_PyObject *view_of_buffer(ho_PyObject *obj)
@@ -149,26 +133,33 @@ static int has(ho_PyObject *obj, const char *name)
 	return v != NULL;
 }
 
-static ho_PyObject *from_any_interface(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
+static ho_PyObject *view_of_any(ho_PyObject *obj, int mode, const ho_stream_ref *on, int lenient)
 {
-	ho_PyObject *a[2];
-	ho_request req = { .copy = -1 };
-	(void)cls;
-
-	if (ho_parse("from_any_interface", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 ||
-	    take_stream(a[1], &req) != 0)
-		return NULL;
-	if (ho_speaks_dlpack(a[0]))
-		return view_of_dlpack(a[0], &req);
-	if (has(a[0], "__cuda_array_interface__"))
-		return no_cuda_interface(a[0], a[1]);
-	if (has(a[0], "__array_interface__"))
-		return view_of_interface(a[0]);
-	if (ho_py.PyObject_CheckBuffer(a[0]))
-		return view_of_buffer(a[0]);
+	/* On a GPU DLPack goes before the CUDA array interface: it knows the device (R292). */
+	if (ho_speaks_dlpack(obj))
+		return view_of_dlpack(obj, mode, on, lenient);
+	if (has(obj, "__cuda_array_interface__"))
+		return (ho_PyObject *)ho_view_of_cuda_interface(obj, mode, on);
+	if (has(obj, "__array_interface__"))
+		return view_of_interface(obj);
+	if (ho_py.PyObject_CheckBuffer(obj))
+		return view_of_buffer(obj);
 	ho_raise(HO_X_PROTOCOL, 158, "from_any_interface",
 	         "the object has no __dlpack__, __cuda_array_interface__, __array_interface__ or buffer");
 	return NULL;
+}
+
+static ho_PyObject *from_any_interface(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
+{
+	ho_PyObject *a[2];
+	ho_stream_ref on;
+	int mode;
+	(void)cls;
+
+	if (ho_parse("from_any_interface", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 ||
+	    (mode = ho_stream_arg(a[1], "from_any_interface", &on)) < 0)
+		return NULL;
+	return view_of_any(a[0], mode, &on, 0);
 }
 
 /* The element type of from_buffer and view(): what dtype and itemsize say. */
@@ -246,8 +237,16 @@ static ho_PyObject *from_buffer(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 	ho_span(ndim, shape, strides, e.itemsize, &lo, &hi);
 
 	/* The memory: bytes of a buffer, or a dense array of any library. */
-	if (ho_py.PyObject_CheckBuffer(a[0]) ? ho_consume_buffer(a[0], HO_WANT_OWNED, &arg) != 0
-	                                     : ho_consume(a[0], HO_WANT_OWNED, &arg) != 0)
+	ho_PyObject *from = a[0], *inner = NULL;
+	if (!ho_is_view(from) && (inner = ho_py.PyObject_GetAttrString(from, "_handoff_view")) != NULL)
+		from = inner; /* a Buffer */
+	else if (!ho_is_view(from) && !ho_py.PyErr_ExceptionMatches(ho_py.PyExc_AttributeError))
+		return NULL;
+	ho_py.PyErr_Clear();
+	int taken = !ho_is_view(from) && ho_py.PyObject_CheckBuffer(from) ? ho_consume_buffer(from, HO_WANT_OWNED, &arg)
+	                                                                  : ho_consume(from, HO_WANT_OWNED, &arg);
+	ho_xdecref(inner);
+	if (taken != 0)
 		return NULL;
 	if (!ho_is_c_contiguous(arg.ndim, arg.shape, arg.strides)) {
 		ho_arg_done(&arg);
@@ -398,45 +397,54 @@ static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_
 
 static const ho_param other_stream[] = { { NULL }, { &ho_names.stream } };
 
-/* Host copies are done at return; a stream means nothing to them. */
-static int check_no_stream(ho_PyObject *stream)
+/* One copy between self and other. Host memory is copied at once, everything
+ * else in the order of the stream, which must be given then. */
+static ho_PyObject *copy_between(ho_PyObject *self, ho_PyObject *other, ho_PyObject *stream, int to_other)
 {
-	if (stream == NULL || stream == HO_NONE)
-		return 0;
-	return ho_raise(HO_X_VALUE, 135, "copy", "host memory has no stream; leave it out");
+	static const char op[] = "copy";
+	ho_stream_ref on;
+	ho_arg arg;
+	int mode = ho_stream_arg(stream, op, &on), r = -1;
+
+	if (mode < 0 || ho_view_live((ho_view *)self, op) != 0)
+		return NULL;
+	/* Only where the order is said can the other side be taken. */
+	ho_view *it = ho_is_view(other) ? (ho_view *)ho_newref(other)
+	                                : (ho_view *)view_of_any(other, mode, &on, 1);
+	if (it == NULL)
+		return NULL;
+	ho_view *me = (ho_view *)self, *dst = to_other ? it : me, *src = to_other ? me : it;
+	if (ho_view_needs_stream(me) || ho_view_needs_stream(it)) {
+		if (mode != HO_STREAM_ON)
+			ho_raise(HO_X_TYPE, 126, op, "GPU memory is copied in the order of a stream: pass stream=");
+		else
+			r = ho_view_copy_on(dst, src, &on);
+	} else if (mode == HO_STREAM_ON) {
+		ho_raise(HO_X_VALUE, 135, op, "host memory has no stream; leave it out");
+	} else if (ho_consume(&src->ob, 0, &arg) == 0) {
+		r = ho_view_copy(dst, &arg);
+		ho_arg_done(&arg);
+	}
+	ho_py.Py_DecRef(&it->ob);
+	return r == 0 ? ho_newref(HO_NONE) : NULL;
 }
 
 static ho_PyObject *copy_from(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
 {
 	ho_PyObject *a[2];
-	ho_arg src;
 
-	if (ho_parse("copy_from", args, n, kwnames, other_stream, 2, 2, 1, a) != 0 || check_no_stream(a[1]) != 0 ||
-	    ho_consume(a[0], 0, &src) != 0)
+	if (ho_parse("copy_from", args, n, kwnames, other_stream, 2, 2, 1, a) != 0)
 		return NULL;
-	int r = ho_view_copy((ho_view *)self, &src);
-	ho_arg_done(&src);
-	return r == 0 ? ho_newref(HO_NONE) : NULL;
+	return copy_between(self, a[0], a[1], 0);
 }
 
 static ho_PyObject *copy_to(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
 {
 	ho_PyObject *a[2];
-	ho_arg dst, src;
 
-	if (ho_parse("copy_to", args, n, kwnames, other_stream, 2, 2, 1, a) != 0 || check_no_stream(a[1]) != 0 ||
-	    ho_consume(self, 0, &src) != 0)
+	if (ho_parse("copy_to", args, n, kwnames, other_stream, 2, 2, 1, a) != 0)
 		return NULL;
-	int r = -1;
-	if (ho_consume(a[0], HO_WANT_WRITABLE | HO_WANT_OWNED, &dst) == 0) {
-		ho_view *v = ho_view_from_arg(ho_view_type, &dst, a[0]);
-		if (v != NULL) {
-			r = ho_view_copy(v, &src);
-			ho_py.Py_DecRef(&v->ob);
-		}
-	}
-	ho_arg_done(&src);
-	return r == 0 ? ho_newref(HO_NONE) : NULL;
+	return copy_between(self, a[0], a[1], 1);
 }
 
 static ho_PyObject *repr(ho_PyObject *self)
@@ -486,13 +494,17 @@ static ho_PyMethodDef methods[] = {
 	{ "from_dlpack", FAST(from_dlpack), FAST_FLAGS | HO_METH_CLASS,
 	  "from_dlpack($type, obj, /, stream_ptr=None)\n--\n\n"
 	  "View of an object that speaks DLPack, or of a DLPack capsule, without a copy.\n\n"
-	  "stream_ptr says how GPU memory is ordered: a stream, or -1 for no ordering; it must be\n"
-	  "given for GPU memory and is None or -1 for host memory." },
+	  "stream_ptr says on which stream GPU memory will be used: a stream of any library, or an int: -1\n"
+	  "for no ordering, 0 or 1 for the legacy and 2 for the per-thread default stream, else a raw\n"
+	  "handle. Work queued on it afterwards comes after the producer's, by one event at most; the\n"
+	  "host does not wait. It must be given for GPU memory and is None or -1 for host memory." },
 	{ "from_array_interface", from_array_interface, HO_METH_O | HO_METH_CLASS,
 	  "from_array_interface($type, obj, /)\n--\n\nView of an object with NumPy's __array_interface__ (version 3)." },
 	{ "from_cuda_array_interface", FAST(from_cuda_array_interface), FAST_FLAGS | HO_METH_CLASS,
 	  "from_cuda_array_interface($type, obj, /, stream_ptr=None)\n--\n\n"
-	  "View of an object with __cuda_array_interface__. BufferError where no GPU driver is in use." },
+	  "View of an object with __cuda_array_interface__, of any version.\n\n"
+	  "stream_ptr is as for from_dlpack and must be given. Versions below 3 name no stream: nothing is\n"
+	  "ordered, unless the type has a DLPack exchange table, which tells." },
 	{ "from_any_interface", FAST(from_any_interface), FAST_FLAGS | HO_METH_CLASS,
 	  "from_any_interface($type, obj, /, stream_ptr=None)\n--\n\n"
 	  "View of an object by the first protocol it speaks: DLPack, the CUDA array interface,\n"
@@ -507,10 +519,18 @@ static ho_PyMethodDef methods[] = {
 	  "both, or another dtype of the same item size. Without arguments the view itself." },
 	{ "copy_from", FAST(copy_from), FAST_FLAGS,
 	  "copy_from($self, other, /, stream=None)\n--\n\n"
-	  "Copies the elements of other, of the same shape and dtype, into this view. Host memory." },
+	  "Copies the elements of other, of the same shape and dtype, into this view.\n\n"
+	  "Between host memories the copy is done at return. Where a GPU is on either side it is queued on\n"
+	  "the stream, which must be given; both sides are ordered on it, any strides will do, and the host\n"
+	  "does not wait: host memory must not be touched until the stream is there." },
 	{ "copy_to", FAST(copy_to), FAST_FLAGS,
 	  "copy_to($self, other, /, stream=None)\n--\n\n"
-	  "Copies the elements of this view into other, of the same shape and dtype. Host memory." },
+	  "Copies the elements of this view into other, of the same shape and dtype: see copy_from." },
+	{ "release_on", ho_view_release_on, HO_METH_O,
+	  "release_on($self, stream, /)\n--\n\n"
+	  "Gives the memory back after the work that is queued on the stream now.\n\n"
+	  "The producer's stream waits for it where that is known; otherwise the claim is dropped once an\n"
+	  "event on the stream is done. The host does not wait. The view cannot be used afterwards." },
 	{ "__dlpack__", FAST(ho_dlpack_method), FAST_FLAGS,
 	  "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
 	  "A DLPack capsule of this memory. Read-only memory needs max_version=(1, 0) or higher." },

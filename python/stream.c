@@ -387,7 +387,9 @@ static ho_PyObject *view_new(ho_PyTypeObject *type, ho_PyObject *args, ho_PyObje
 		const ho_stream_object *from = (ho_stream_object *)o;
 		if (take_ours(o, op, &ref) != 0)
 			return NULL;
-		ho_stream_object *s = (ho_stream_object *)ho_stream_view_new(from->handle, from->ctx, o);
+		/* A view of a view keeps what that keeps: closing the first is no matter. */
+		ho_stream_object *s = (ho_stream_object *)ho_stream_view_new(from->handle, from->ctx,
+		                                                             from->key != 0 ? o : from->exporter);
 		if (s != NULL) {
 			s->device = from->device;
 			s->bound = from->bound;
@@ -491,7 +493,11 @@ static ho_PyObject *cuda_stream(ho_PyObject *self, ho_PyObject *unused)
 
 	if (check_open(s, "__cuda_stream__") != 0) /* R271 */
 		return NULL;
-	return ho_int_tuple(2, (int64_t[]){ 0, (int64_t)s->handle });
+	ho_PyObject *zero = ho_py.PyLong_FromLong(0), *handle = ho_py.PyLong_FromUnsignedLongLong(s->handle);
+	ho_PyObject *pair = zero != NULL && handle != NULL ? ho_py.PyTuple_Pack(2, zero, handle) : NULL;
+	ho_xdecref(zero);
+	ho_xdecref(handle);
+	return pair;
 }
 
 static ho_PyObject *get_handle(ho_PyObject *self, void *unused)
@@ -773,8 +779,6 @@ static ho_PyGetSetDef getset[] = {
 	{ "exporting_obj", get_exporter, NULL, "The object that keeps the stream alive, or None.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL },
 };
-
-enum { HO_nb_int = 26 };
 
 #define SLOTS(new, method_table, doc) \
 	{ HO_tp_dealloc, (void *)dealloc }, { HO_tp_traverse, (void *)traverse }, { HO_tp_repr, (void *)repr }, \

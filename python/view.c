@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "gpu.h"
 
 ho_PyTypeObject *ho_view_type;
 ho_PyTypeObject *ho_array_type;
@@ -85,6 +85,7 @@ ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *expor
 	v->flags = (arg->flags & HO_ARG_READONLY ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
 	           (arg->flags & HO_ARG_PADDED ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : 0);
 	v->stream = arg->stream;
+	v->ordered = (arg->flags & (HO_ARG_PRODUCER | HO_ARG_ORDERED)) != 0;
 	v->itemsize = ho_dtype_bytes(arg->dtype);
 	ho_view_ready(v);
 	if (arg->held == HO_HELD_OBJECT && arg->hold.object == exporter) {
@@ -420,6 +421,12 @@ static ho_PyObject *get_device_accessible(ho_PyObject *self, void *unused)
 	return ho_py.PyBool_FromLong(type == kDLCUDA || type == kDLCUDAHost || type == kDLCUDAManaged);
 }
 
+static ho_PyObject *get_host_accessible(ho_PyObject *self, void *unused)
+{
+	(void)unused;
+	return ho_py.PyBool_FromLong(ho_device_is_host((int32_t)((ho_view *)self)->t.device.device_type));
+}
+
 static ho_PyObject *get_exporter(ho_PyObject *self, void *unused)
 {
 	ho_PyObject *e = ((ho_view *)self)->exporter;
@@ -443,6 +450,8 @@ static ho_PyObject *get_array_interface(ho_PyObject *self, void *unused)
 		                   ho_view_dtype_text(v, text), (int)v->t.device.device_type);
 		return NULL;
 	}
+	if (ho_view_live(v, "array interface") != 0 || ho_view_host_wait(v) != 0)
+		return NULL;
 	shape = get_shape(self, NULL);
 	if (v->c_contiguous) {
 		strides = ho_newref(HO_NONE);
@@ -492,6 +501,15 @@ ho_PyGetSetDef ho_view_getset[] = {
 	  "The element type as DLPack has it: (code, bits, lanes); None without a counterpart.", NULL },
 	{ "device_id", get_device_id, NULL, "Ordinal of the device; -1 for host memory.", NULL },
 	{ "is_device_accessible", get_device_accessible, NULL, "Whether a CUDA device can read the memory.", NULL },
+	{ "is_host_accessible", get_host_accessible, NULL, "Whether the host can read the memory.", NULL },
+	{ "producer_stream", ho_get_producer_stream, NULL,
+	  "StreamView of the stream that the producer works on, or None where it is not known.", NULL },
+	{ "stream", ho_get_ordered_stream, NULL,
+	  "StreamView of the stream that the data is ordered on, or None: whoever takes the view from\n"
+	  "here is ordered after it.",
+	  NULL },
+	{ "__cuda_array_interface__", ho_get_cuda_array_interface, NULL,
+	  "The CUDA array interface, version 3. Absent for host memory and for types without a typestr.", NULL },
 	{ "readonly", get_readonly, NULL, "Whether the memory must not be written.", NULL },
 	{ "exporting_obj", get_exporter, NULL, "The object that the view was made from, or None.", NULL },
 	{ "__array_interface__", get_array_interface, NULL,
@@ -517,6 +535,8 @@ int ho_view_getbuffer(ho_PyObject *self, ho_Py_buffer *b, int flags)
 	if (b == NULL)
 		return ho_raise(HO_X_BUFFER, 229, "buffer", "no view to fill");
 	b->obj = NULL;
+	if (ho_view_live(v, "buffer") != 0)
+		return -1;
 	if (!ho_device_is_host((int32_t)v->t.device.device_type))
 		return deny(b, HO_E_DEVICE, 0, "the memory is not on the host");
 	if (row == NULL || row->format == NULL)
@@ -546,6 +566,8 @@ int ho_view_getbuffer(ho_PyObject *self, ho_Py_buffer *b, int flags)
 		for (int32_t i = 0; i < n; i++)
 			v->byte_strides[i] = v->t.strides[i] * v->itemsize;
 	}
+	if (ho_view_host_wait(v) != 0)
+		return -1;
 	static char empty[1]; /* consumers do not expect NULL */
 	b->buf = v->t.data != NULL ? v->t.data : empty;
 	b->len = ho_count(n, v->t.shape) * v->itemsize;

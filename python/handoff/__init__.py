@@ -47,9 +47,12 @@ from handoff._core import (
     VersionError,
     from_dlpack,
 )
-from handoff._decorator import args_viewable_as_strided_memory
-from handoff._device import Buffer, Device, EventOptions, StreamOptions
-from handoff._streams import use_stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from handoff._decorator import args_viewable_as_strided_memory
+    from handoff._device import Buffer, Device, EventOptions, StreamOptions
+    from handoff._streams import use_stream
 
 __version__ = "0.1.0"
 
@@ -91,3 +94,28 @@ __all__ = [
     "from_dlpack",
     "use_stream",
 ]
+
+# What not every program needs is imported when it is first asked for.
+_LATER = {
+    "Buffer": "_device",
+    "Device": "_device",
+    "EventOptions": "_device",
+    "StreamOptions": "_device",
+    "args_viewable_as_strided_memory": "_decorator",
+    "use_stream": "_streams",
+}
+
+
+def __getattr__(name: str) -> object:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module 'handoff' has no attribute {name!r}")
+    import importlib
+
+    value: object = getattr(importlib.import_module(f"handoff.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

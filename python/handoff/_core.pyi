@@ -1,11 +1,13 @@
 """The compiled part of handoff."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import EllipsisType
-from typing import Any, ClassVar, Protocol, SupportsIndex, TypeAlias, final, overload
+from typing import Any, ClassVar, Protocol, SupportsIndex, SupportsInt, TypeAlias, final, overload
 
 import numpy as np
 from typing_extensions import Buffer, CapsuleType
+
+from handoff._device import Device, EventOptions
 
 DLPACK_MAJOR: int
 DLPACK_MINOR: int
@@ -89,6 +91,176 @@ class GoError(Error, RuntimeError):
 class GoPanic(GoError):
     """A Go function panicked; the message has the Go stack."""
 
+class StreamError(Error, RuntimeError):
+    """An object does not keep to the stream protocol, or a stream is used where it cannot be."""
+
+class RangeError(InvalidValueError, OverflowError):
+    """A number does not fit (R268)."""
+
+class ClosedError(Error, ValueError, RuntimeError):
+    """Used after it was closed or released."""
+
+class DriverError(DeviceError, RuntimeError):
+    """A call of the GPU's driver failed.
+
+    The attribute code is the driver's number, name its name ("CUDA_ERROR_OUT_OF_MEMORY").
+    """
+
+    code: int | None
+    name: str | None
+
+class NoDriverError(DriverError):
+    """There is no GPU driver in this process, or it found no device."""
+
+class _SupportsStream(Protocol):
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+class _SupportsTorchStream(Protocol):
+    @property
+    def cuda_stream(self) -> int: ...
+
+class _SupportsCupyStream(Protocol):
+    @property
+    def ptr(self) -> int: ...
+
+class _SupportsHandle(Protocol):
+    @property
+    def handle(self) -> Any: ...
+
+# Anything that StreamView takes.
+_StreamLike: TypeAlias = (
+    _SupportsStream | _SupportsTorchStream | _SupportsCupyStream | _SupportsHandle | SupportsIndex | SupportsInt
+)
+
+class _AnyStream:
+    @property
+    def handle(self) -> int:
+        """The raw handle, as an int; it is valid while the stream is open."""
+
+    @property
+    def is_nonblocking(self) -> bool:
+        """Whether the stream and the legacy default stream leave each other alone."""
+
+    @property
+    def priority(self) -> int:
+        """The priority; the lower the more urgent."""
+
+    @property
+    def device(self) -> Device:
+        """The Device that the stream belongs to."""
+
+    @property
+    def device_id(self) -> int:
+        """The ordinal of that device."""
+
+    @property
+    def context(self) -> int:
+        """The raw handle of the context that the stream belongs to."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all work that is queued is done."""
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether queued work is recorded into a graph."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether close() was called."""
+
+    @property
+    def exporting_obj(self) -> Any:
+        """The object that keeps the stream alive, or None."""
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """The stream protocol, version 0: (0, handle)."""
+
+    def __int__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def sync(self) -> None:
+        """Wait until all work that is queued on the stream is done. The GIL is given up."""
+
+    def wait(self, event_or_stream: Event | _StreamLike, /) -> None:
+        """Let work queued on this stream from now on wait for an Event or another stream."""
+
+    def record(self, event: Event | None = None, options: EventOptions | Mapping[str, Any] | None = None) -> Event:
+        """Records an event, or a new one: it is done when the work that is queued now is."""
+
+    def close(self) -> None:
+        """Gives the stream up; may be called twice. A borrowed stream is never destroyed."""
+
+    @classmethod
+    def from_handle(cls, handle: int, /) -> StreamView:
+        """StreamView of a raw handle, which the caller keeps alive."""
+
+@final
+class StreamView(_AnyStream):
+    """A stream that somebody else owns.
+
+    Any object with __cuda_stream__, a stream of PyTorch, CuPy, Numba, Paddle, Warp or
+    cuda.bindings from before that protocol, or a raw handle. It keeps the object alive and never
+    destroys the stream. The driver is asked when something is wanted of it. It is itself a stream
+    of the protocol. Equality is by handle.
+    """
+
+    def __new__(cls, stream: _StreamLike, /) -> StreamView: ...
+
+@final
+class Stream(_AnyStream):
+    """A stream that handoff made; Device.create_stream() does.
+
+    It is destroyed when it is closed, or collected; work that is queued still runs.
+    """
+
+    def __enter__(self) -> Stream: ...
+    def __exit__(self, *args: object) -> None: ...
+
+LEGACY_DEFAULT_STREAM: StreamView
+PER_THREAD_DEFAULT_STREAM: StreamView
+
+@final
+class Event:
+    """A mark in a stream, made by Stream.record() or Device.create_event().
+
+    end - start is the time between two events in milliseconds.
+    """
+
+    @property
+    def handle(self) -> int:
+        """The raw handle, as an int; valid while the event is open."""
+
+    @property
+    def context(self) -> int:
+        """The raw handle of the event's context."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the work before the latest record is done."""
+
+    @property
+    def is_timing_enabled(self) -> bool:
+        """Whether the event has timing: end - start is in milliseconds."""
+
+    @property
+    def is_blocking_sync(self) -> bool:
+        """Whether sync() sleeps instead of spinning."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether close() was called."""
+
+    def sync(self) -> None:
+        """Wait until the event is done. The GIL is given up."""
+
+    def close(self) -> None:
+        """Gives the event up; streams that wait for it still do. May be called twice."""
+
+    def __sub__(self, start: Event, /) -> float: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+
 class _View:
     __dlpack_c_exchange_api__: ClassVar[CapsuleType]
     __c_dlpack_exchange_api__: ClassVar[CapsuleType]
@@ -140,6 +312,28 @@ class _View:
         """Whether a CUDA device can read the memory."""
 
     @property
+    def is_host_accessible(self) -> bool:
+        """Whether the host can read the memory."""
+
+    @property
+    def producer_stream(self) -> StreamView | None:
+        """StreamView of the stream that the producer works on, or None where it is not known."""
+
+    @property
+    def stream(self) -> StreamView | None:
+        """StreamView of the stream that the data is ordered on, or None.
+
+        Whoever takes the view from here is ordered after it.
+        """
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The CUDA array interface, version 3.
+
+        Absent for host memory and for types without a typestr.
+        """
+
+    @property
     def readonly(self) -> bool:
         """Whether the memory must not be written."""
 
@@ -176,11 +370,15 @@ class StridedMemoryView(_View):
     """
 
     @classmethod
-    def from_dlpack(cls, obj: _SupportsDLPack | CapsuleType, /, stream_ptr: int | None = None) -> StridedMemoryView:
+    def from_dlpack(
+        cls, obj: _SupportsDLPack | CapsuleType, /, stream_ptr: _StreamLike | None = None
+    ) -> StridedMemoryView:
         """View of an object that speaks DLPack, or of a DLPack capsule, without a copy.
 
-        stream_ptr says how GPU memory is ordered: a stream, or -1 for no ordering; it must be
-        given for GPU memory and is None or -1 for host memory.
+        stream_ptr says on which stream GPU memory will be used: a stream of any library, or an int:
+        -1 for no ordering, 0 or 1 for the legacy and 2 for the per-thread default stream, else a raw
+        handle. Work queued on it afterwards comes after the producer's, by one event at most; the
+        host does not wait. It must be given for GPU memory and is None or -1 for host memory.
         """
 
     @classmethod
@@ -189,13 +387,17 @@ class StridedMemoryView(_View):
 
     @classmethod
     def from_cuda_array_interface(
-        cls, obj: _SupportsCudaArrayInterface, /, stream_ptr: int | None = None
+        cls, obj: _SupportsCudaArrayInterface, /, stream_ptr: _StreamLike | None = None
     ) -> StridedMemoryView:
-        """View of an object with __cuda_array_interface__. BufferError where no GPU driver is in use."""
+        """View of an object with __cuda_array_interface__, of any version.
+
+        stream_ptr is as for from_dlpack and must be given. Versions below 3 name no stream: nothing
+        is ordered, unless the type has a DLPack exchange table, which tells.
+        """
 
     @classmethod
     def from_any_interface(
-        cls, obj: _Exchangeable | _SupportsCudaArrayInterface, /, stream_ptr: int | None = None
+        cls, obj: _Exchangeable | _SupportsCudaArrayInterface, /, stream_ptr: _StreamLike | None = None
     ) -> StridedMemoryView:
         """View of an object by the first protocol it speaks.
 
@@ -225,11 +427,25 @@ class StridedMemoryView(_View):
         the view itself.
         """
 
-    def copy_from(self, other: _Exchangeable, /, stream: None = None) -> None:
-        """Copies the elements of other, of the same shape and dtype, into this view. Host memory."""
+    def copy_from(
+        self, other: _Exchangeable | _SupportsCudaArrayInterface, /, stream: _StreamLike | None = None
+    ) -> None:
+        """Copies the elements of other, of the same shape and dtype, into this view.
 
-    def copy_to(self, other: _Exchangeable, /, stream: None = None) -> None:
-        """Copies the elements of this view into other, of the same shape and dtype. Host memory."""
+        Between host memories the copy is done at return. Where a GPU is on either side it is queued
+        on the stream, which must be given; both sides are ordered on it, any strides will do, and
+        the host does not wait: host memory must not be touched until the stream is there.
+        """
+
+    def copy_to(self, other: _Exchangeable | _SupportsCudaArrayInterface, /, stream: _StreamLike | None = None) -> None:
+        """Copies the elements of this view into other, of the same shape and dtype: see copy_from."""
+
+    def release_on(self, stream: _StreamLike, /) -> None:
+        """Gives the memory back after the work that is queued on the stream now.
+
+        The producer's stream waits for it where that is known; otherwise the claim is dropped once
+        an event on the stream is done. The host does not wait. The view cannot be used afterwards.
+        """
 
 @final
 class Array(_View):
@@ -292,3 +508,26 @@ def _selftest(name: str, /) -> bool:
 
 def _forget_types() -> None:
     """Empties the type cache."""
+
+# For handoff._device and handoff._streams.
+def _device_count() -> int: ...
+def _device_text(device: int, what: int, /) -> str: ...
+def _device_memory(device: int, /) -> tuple[int, int]: ...
+def _device_can_access(device: int, peer: int, /) -> bool: ...
+def _device_context(device: int, /) -> int: ...
+def _device_set_current(device: int, /) -> None: ...
+def _device_current() -> int: ...
+def _device_sync(device: int, /) -> None: ...
+def _driver_version() -> int: ...
+def _stream_new(device: int, nonblocking: bool, priority: int, /) -> Stream: ...
+def _use_stream(device: int, handle: int, /) -> int: ...
+def _event_new(device: int, options: object, /) -> Event: ...
+def _buffer_new(device: int, kind: int, size: int, stream: object, /) -> StridedMemoryView: ...
+def _buffer_used(view: StridedMemoryView, stream: object, set: bool, /) -> None: ...  # noqa: A002
+def _buffer_fill(view: StridedMemoryView, width: int, value: int, stream: object, /) -> None: ...
+def _gate(stream: object, /) -> int:
+    """Work on a stream that lasts until _gate_open, for tests."""
+
+def _gate_open(key: int, /) -> None: ...
+def _flush() -> None:
+    """Wait until nothing is held back by release_on any more."""

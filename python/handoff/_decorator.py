@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from handoff._core import ProtocolError, StridedMemoryView
+
+if TYPE_CHECKING:
+    from handoff._core import _StreamLike
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,22 +20,24 @@ class ViewableArgument:
 
     __slots__ = ("has_dlpack", "obj")
 
-    obj: object
+    obj: Any
     """The argument."""
     has_dlpack: bool
     """Whether it speaks DLPack; otherwise it has an array interface or a buffer."""
 
-    def __init__(self, obj: object) -> None:
+    def __init__(self, obj: Any) -> None:
         self.obj = obj
         self.has_dlpack = hasattr(obj, "__dlpack__") and hasattr(obj, "__dlpack_device__")
         if self.has_dlpack or hasattr(obj, "__cuda_array_interface__") or hasattr(obj, "__array_interface__"):
             return
         try:
-            memoryview(obj).release()  # type: ignore[arg-type]
+            memoryview(obj).release()
         except TypeError:
-            raise ProtocolError(f"handoff: an argument of type {type(obj).__name__} speaks no exchange protocol") from None
+            raise ProtocolError(
+                f"handoff: an argument of type {type(obj).__name__} speaks no exchange protocol"
+            ) from None
 
-    def view(self, stream_ptr: object = None) -> StridedMemoryView:
+    def view(self, stream_ptr: _StreamLike | None = None) -> StridedMemoryView:
         """View the argument, ordered on a stream; see `StridedMemoryView.from_any_interface`."""
         return StridedMemoryView.from_any_interface(self.obj, stream_ptr)
 

@@ -6,10 +6,15 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from handoff import _core
 from handoff._core import Event, Stream, StreamView, StridedMemoryView
+
+if TYPE_CHECKING:
+    from handoff._core import _Exchangeable, _StreamLike, _SupportsCudaArrayInterface
+
+    _Array: TypeAlias = _Exchangeable | _SupportsCudaArrayInterface
 
 MemoryKind: TypeAlias = Literal["device", "pinned", "managed"]
 
@@ -179,7 +184,7 @@ class Device:
         _core._device_set_current(self._id)
 
     def create_stream(
-        self, obj: object = None, options: StreamOptions | Mapping[str, Any] | None = None
+        self, obj: _StreamLike | None = None, options: StreamOptions | Mapping[str, Any] | None = None
     ) -> Stream | StreamView:
         """Make a stream, or wrap one of another library.
 
@@ -196,7 +201,7 @@ class Device:
         """Make an event, not yet recorded."""
         return _core._event_new(self._id, _options(options, EventOptions))
 
-    def allocate(self, size: int, *, stream: object, kind: MemoryKind = "device") -> Buffer:
+    def allocate(self, size: int, *, stream: _StreamLike, kind: MemoryKind = "device") -> Buffer:
         """Allocate memory, usable by work queued on the stream from now on."""
         return Buffer.allocate(size, stream=stream, device=self, kind=kind)
 
@@ -253,7 +258,7 @@ class Buffer:
 
     @classmethod
     def allocate(
-        cls, size: int, *, stream: object, device: int | Device | None = None, kind: MemoryKind = "device"
+        cls, size: int, *, stream: _StreamLike, device: int | Device | None = None, kind: MemoryKind = "device"
     ) -> Buffer:
         """Allocate memory of a kind: "device", "pinned" (host) or "managed".
 
@@ -309,7 +314,7 @@ class Buffer:
         """Whether close() was called."""
         return self._view is None
 
-    def fill(self, value: int | bytes | bytearray | memoryview, *, stream: object) -> None:
+    def fill(self, value: int | bytes | bytearray | memoryview, *, stream: _StreamLike) -> None:
         """Fill with a byte (0 to 255), or a pattern of 1, 2 or 4 bytes, in stream order."""
         if isinstance(value, int):
             if not 0 <= value <= 255:
@@ -322,23 +327,23 @@ class Buffer:
                 raise _core.InvalidValueError(f"a pattern has 1, 2 or 4 bytes, not {width}")
         _core._buffer_fill(self._handoff_view, width, value, stream)
 
-    def copy_from(self, src: object, *, stream: object) -> None:
+    def copy_from(self, src: _Array | Buffer, *, stream: _StreamLike) -> None:
         """Copy from another buffer or array of as many bytes, in stream order."""
         self._handoff_view.copy_from(_bytes_of(src, stream), stream)
 
-    def copy_to(self, dst: object, *, stream: object) -> None:
+    def copy_to(self, dst: _Array | Buffer, *, stream: _StreamLike) -> None:
         """Copy to another buffer or array of as many bytes, in stream order."""
         self._handoff_view.copy_to(_bytes_of(dst, stream), stream)
 
-    def used_on(self, stream: object) -> None:
+    def used_on(self, stream: _StreamLike) -> None:
         """Say that work queued on the stream uses the memory: giving it back waits for that."""
         _core._buffer_used(self._handoff_view, stream, False)
 
-    def set_deallocation_stream(self, stream: object) -> None:
+    def set_deallocation_stream(self, stream: _StreamLike) -> None:
         """Change the stream in whose order the memory is given back."""
         _core._buffer_used(self._handoff_view, stream, True)
 
-    def close(self, stream: object = None) -> None:
+    def close(self, stream: _StreamLike | None = None) -> None:
         """Give the memory back, in the order of a stream; may be called twice."""
         if self._view is None:
             return
@@ -376,7 +381,7 @@ class Buffer:
         return f"<handoff.Buffer of {self.size} bytes, {self._kind}, at {self.handle:#x}>"
 
 
-def _bytes_of(obj: object, stream: object) -> StridedMemoryView:
+def _bytes_of(obj: _Array | Buffer, stream: _StreamLike) -> StridedMemoryView:
     """Return a flat view of the bytes of a contiguous array."""
     if isinstance(obj, Buffer):
         return obj._handoff_view
@@ -386,7 +391,7 @@ def _bytes_of(obj: object, stream: object) -> StridedMemoryView:
     return StridedMemoryView.from_buffer(view, (view.nbytes,), dtype="int8", is_readonly=view.readonly)
 
 
-def _any_view(obj: object, stream: object) -> StridedMemoryView:
+def _any_view(obj: Any, stream: _StreamLike) -> StridedMemoryView:
     """Return a view of any array, ordered on the stream if a device reaches it."""
     device = getattr(obj, "__dlpack_device__", None)
     if device is not None and int(device()[0]) == 1:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from handoff import _core
 from handoff._core import StreamView
 
+if TYPE_CHECKING:
+    from handoff._core import _StreamLike
+
 
 @contextmanager
-def use_stream(stream: object) -> Iterator[StreamView]:
+def use_stream(stream: _StreamLike) -> Iterator[StreamView]:
     """Hand GPU data out on a stream, in this thread and for the stream's device.
 
     Consumers that use the DLPack exchange table ask for the producer's current stream and order

@@ -127,8 +127,15 @@ def test_R128_R134_sentinels_of_gpus(device: tuple[int, int], stream: int, rule:
 
 
 @pytest.mark.parametrize("stream", [None, 1, 2, 0x1000])
-def test_R137_gpu_work_is_not_silently_unordered(stream: int | None, raises: Any) -> None:
+def test_R137_nothing_is_known_to_be_pending(stream: int | None) -> None:
     v = StridedMemoryView.from_dlpack(Managed(device=(2, 0)).capsule(), -1)
+    assert v.stream is None
+    v.__dlpack__(stream=stream)  # taken with -1: ordering is the user's, and no driver is needed
+
+
+@pytest.mark.parametrize("stream", [None, 0, 3])
+def test_R137_unordered_devices(stream: int | None, raises: Any) -> None:
+    v = StridedMemoryView.from_dlpack(Managed(device=(10, 0)).capsule(), -1)
     with raises(BufferError, "R137"):
         v.__dlpack__(stream=stream)
 
@@ -165,7 +172,11 @@ def test_R149_host_memory_by_its_other_name(device: tuple[int, int], raises: Any
 
 def test_R145_gpu_memory_to_the_cpu(raises: Any) -> None:
     v = StridedMemoryView.from_dlpack(Managed(device=(2, 0)).capsule(), -1)
+    with raises(BufferError, "R151"):
+        v.__dlpack__(dl_device=(1, 0), copy=False)
     with raises(BufferError, "R144"):
+        v.__dlpack__(dl_device=(2, 1))
+    with pytest.raises(BufferError):  # there is no such memory: no driver, or it says so
         v.__dlpack__(dl_device=(1, 0))
 
 

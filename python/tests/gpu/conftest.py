@@ -1,0 +1,82 @@
+"""Tests that need a driver: a GPU, or the software device with HANDOFF_DRIVER=soft.
+
+Elsewhere they are skipped; ../test_gpu.py runs them on the software device. Those of a library
+(test_torch.py, ...) are skipped where it is not installed, or has no GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import handoff
+from handoff import _core
+
+try:
+    DEVICES = handoff.Device.get_all_devices()
+    REASON = ""
+except handoff.NoDriverError as e:
+    DEVICES = ()
+    REASON = str(e)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not DEVICES:
+        for item in items:
+            if "tests/gpu/" in str(item.path):
+                item.add_marker(pytest.mark.skip(reason=REASON))
+
+
+@pytest.fixture
+def device() -> handoff.Device:
+    return DEVICES[0]
+
+
+@pytest.fixture
+def stream(device: handoff.Device) -> Iterator[Any]:
+    s = device.create_stream()
+    yield s
+    s.sync()
+
+
+@pytest.fixture
+def other(device: handoff.Device) -> Iterator[Any]:
+    s = device.create_stream()
+    yield s
+    s.sync()
+
+
+@pytest.fixture
+def gate() -> Callable[..., Any]:
+    """`with gate(stream) as open:`: work on the stream lasts until open() or the end of the block."""
+
+    @contextmanager
+    def gate(stream: Any) -> Iterator[Callable[[], None]]:
+        key = _core._gate(stream)
+        done = False
+
+        def opened() -> None:
+            nonlocal done
+            if not done:
+                done = True
+                _core._gate_open(key)
+
+        try:
+            yield opened
+        finally:
+            opened()
+
+    return gate
+
+
+@pytest.fixture(autouse=True)
+def nothing_held_back() -> Iterator[None]:
+    yield
+    if DEVICES:
+        gc.collect()
+        _core._flush()
+

@@ -1,0 +1,393 @@
+"""Streams, events and memory of handoff, on whichever driver there is."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import handoff
+from handoff import Buffer, Device, EventOptions, StreamOptions, StreamView, _core
+
+from gpuhelp import read
+
+
+class Producer:
+    """A stream of another library."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return self.stream.__cuda_stream__()
+
+
+# ---- Devices -----------------------------------------------------------------
+
+
+def test_device(device: Device) -> None:
+    assert Device(0) is device is Device(device)
+    assert device.device_id == int(device) == 0
+    assert device.name
+    assert device.uuid.startswith("GPU-")
+    assert device.pci_bus_id.count(":") == 2
+    assert device.arch == "".join(map(str, device.compute_capability))
+    assert device.properties.multiprocessor_count == device.properties["multiprocessor_count"] > 0
+    assert set(device.properties) >= {"warp_size", "compute_capability_major"}
+    with pytest.raises(AttributeError):
+        device.properties.no_such_thing
+    free, total = device.memory_info
+    assert 0 < free <= total
+    assert device.context > 4096
+    assert device in Device.get_all_devices()
+    assert repr(device)
+    device.sync()
+
+
+def test_device_current(device: Device) -> None:
+    device.set_current()
+    assert Device() is device
+
+
+def test_device_pickles_as_ordinal(device: Device) -> None:
+    import pickle
+
+    assert pickle.loads(pickle.dumps(device)) is device
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "error"), [(-1, ValueError), (999, ValueError), (2**40, ValueError), ("0", TypeError), (True, TypeError)]
+)
+def test_no_such_device(ordinal: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Device(ordinal)
+
+
+def test_peers(device: Device) -> None:
+    assert device.can_access_peer(device)
+    for peer in Device.get_all_devices():
+        assert device.can_access_peer(peer) in (True, False)
+
+
+# ---- Streams -----------------------------------------------------------------
+
+
+def test_stream(device: Device) -> None:
+    s = device.create_stream()
+    assert isinstance(s, handoff.Stream)
+    assert s.is_nonblocking
+    assert s.device is device
+    assert s.device_id == 0
+    assert s.context == device.context
+    assert s.is_done
+    assert not s.is_capturing
+    assert not s.is_closed
+    assert s.__cuda_stream__() == (0, s.handle)
+    assert s.handle > 4096
+    s.sync()
+    with s:
+        pass
+    assert s.is_closed
+    s.close()
+    with pytest.raises(handoff.ClosedError):
+        s.__cuda_stream__()
+
+
+def test_stream_options(device: Device) -> None:
+    assert not device.create_stream(options=StreamOptions(nonblocking=False)).is_nonblocking
+    assert not device.create_stream(options={"nonblocking": False}).is_nonblocking
+    assert device.create_stream(options=StreamOptions(priority=-1)).priority == -1
+    assert device.create_stream().priority == 0
+    for priority in (1000, -1000, 2**40):
+        with pytest.raises(ValueError, match="priority"):
+            device.create_stream(options=StreamOptions(priority=priority))
+    with pytest.raises(ValueError, match="options"):
+        device.create_stream(1, StreamOptions())
+    assert isinstance(device.create_stream(Producer(device.create_stream())), StreamView)
+
+
+def test_view_of_stream(stream: Any) -> None:
+    v = StreamView(stream)
+    assert v == stream
+    assert hash(v) == hash(stream)
+    assert (v.device_id, v.context, v.priority, v.is_nonblocking) == (0, stream.context, 0, True)
+    w = StreamView(Producer(stream))
+    assert (w.device_id, w.context, w.priority, w.is_nonblocking) == (0, stream.context, 0, True)
+    assert w == stream
+    v.close()
+    assert not stream.is_closed, "a view never destroys"
+    stream.sync()
+
+
+@pytest.mark.parametrize("handle", [0, 1, 2])
+def test_default_streams(handle: int, stream: Any, device: Device) -> None:
+    v = StreamView(handle)
+    assert v.device is device
+    v.sync()
+    v.wait(stream)
+    stream.wait(v)
+    v.record().sync()
+    assert v.is_done
+
+
+def test_wait(stream: Any, other: Any, gate: Any) -> None:
+    with gate(stream) as open_gate:
+        other.wait(stream)
+        assert not stream.is_done
+        assert not other.is_done
+        open_gate()
+    other.sync()
+    assert stream.is_done
+
+
+def test_without_wait_nothing_is_ordered(stream: Any, other: Any, gate: Any) -> None:
+    with gate(stream):
+        other.sync()
+        assert not stream.is_done
+
+
+@pytest.mark.parametrize("of", [Producer, lambda s: s.handle, StreamView, lambda s: s.record()])
+def test_wait_for_anything(of: Any, stream: Any, other: Any, gate: Any) -> None:
+    with gate(stream) as open_gate:
+        other.wait(of(stream))
+        assert not other.is_done
+        open_gate()
+    other.sync()
+
+
+def test_wait_for_itself_is_nothing(stream: Any, gate: Any) -> None:
+    with gate(stream):
+        stream.wait(stream)
+        stream.wait(StreamView(stream))
+
+
+@pytest.mark.parametrize("bad", [None, object(), "x", 1.0, True])
+def test_wait_for_what_is_no_stream(bad: Any, stream: Any) -> None:
+    with pytest.raises(TypeError):
+        stream.wait(bad)
+
+
+def test_the_gil_is_given_up(stream: Any, gate: Any) -> None:
+    with gate(stream) as open_gate:
+        t = threading.Thread(target=open_gate)
+        started = time.monotonic()
+        timer = threading.Timer(0.05, t.start)
+        timer.start()
+        stream.sync()  # would never end with the GIL held
+        assert time.monotonic() - started < 30
+        timer.join()
+        t.join()
+
+
+def test_streams_are_collected(device: Device) -> None:
+    for _ in range(100):
+        s = device.create_stream()
+        s.record()
+        del s
+    gc.collect()
+    device.sync()
+
+
+# ---- Events ------------------------------------------------------------------
+
+
+def test_events(device: Device, stream: Any, gate: Any) -> None:
+    e = device.create_event()
+    assert e.is_done, "never recorded"
+    assert not e.is_timing_enabled
+    with gate(stream) as open_gate:
+        assert stream.record(e) is e
+        assert not e.is_done
+        open_gate()
+        e.sync()
+    assert e.is_done
+    assert e.context == device.context
+    assert e.handle
+    assert e == e  # noqa: PLR0124
+    assert e != stream.record()
+    assert len({e, e}) == 1
+    e.close()
+    e.close()
+    assert e.is_closed
+    for use in (lambda: e.handle, lambda: e.is_done, e.sync, lambda: stream.wait(e), lambda: stream.record(e)):
+        with pytest.raises(handoff.ClosedError):
+            use()
+
+
+def test_elapsed(stream: Any) -> None:
+    timing = EventOptions(timing_enabled=True)
+    a = stream.record(options=timing)
+    b = stream.record(options={"timing_enabled": True, "blocking_sync": True})
+    assert b.is_blocking_sync
+    stream.sync()
+    assert 0 <= b - a < 60_000
+    with pytest.raises(RuntimeError, match="timing"):
+        b - stream.record()
+    c = handoff.Device(0).create_event(timing)
+    with pytest.raises(RuntimeError, match="recorded"):
+        c - a
+    with pytest.raises(TypeError):
+        b - 1
+
+
+def test_elapsed_of_pending_work(stream: Any, gate: Any) -> None:
+    a = stream.record(options={"timing_enabled": True})
+    with gate(stream):
+        b = stream.record(options={"timing_enabled": True})
+        with pytest.raises(handoff.DriverError, match="NOT_READY") as info:
+            b - a
+        assert info.value.name == "CUDA_ERROR_NOT_READY"
+        assert info.value.code == 600
+
+
+def test_record_what_is_no_event(stream: Any) -> None:
+    with pytest.raises(TypeError):
+        stream.record(object())
+
+
+# ---- Memory ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "type_"), [("device", 2), ("pinned", 3), ("managed", 13)])
+def test_buffer(kind: Any, type_: int, device: Device, stream: Any) -> None:
+    b = device.allocate(256, stream=stream, kind=kind)
+    assert b.size == 256
+    assert b.handle % 256 == 0
+    assert b.__dlpack_device__() == (type_, 0)
+    assert b.device_id == (-1 if kind == "pinned" else 0)
+    assert b.is_device_accessible
+    assert b.is_host_accessible == (kind != "device")
+    assert b.is_managed == (kind == "managed")
+    b.fill(7, stream=stream)
+    v = handoff.StridedMemoryView.from_buffer(b, (256,), dtype="uint8")
+    assert v.exporting_obj is b
+    assert v.device_id == 0
+    assert read(v, stream) == [7] * 256
+    b.fill(b"\x01\x02\x03\x04", stream=stream)
+    assert read(v, stream) == [1, 2, 3, 4] * 64
+    b.fill(b"\x05\x06", stream=stream)
+    assert read(v, stream) == [5, 6] * 128
+    if kind != "device":
+        assert bytes(memoryview(v)[:4]) == b"\x05\x06\x05\x06"
+    b.close()
+    assert b.is_closed
+    assert read(v, stream)[:2] == [5, 6], "views keep the memory"
+    with pytest.raises(handoff.ClosedError):
+        b.fill(1, stream=stream)
+
+
+def test_buffer_errors(device: Device, stream: Any) -> None:
+    b = device.allocate(6, stream=stream)
+    for value, error in ((256, OverflowError), (-1, OverflowError), (b"abc", ValueError), (b"abcd", ValueError)):
+        with pytest.raises(error):
+            b.fill(value, stream=stream)
+    with pytest.raises(TypeError):
+        b.fill(1.5, stream=stream)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        device.allocate(1, stream=None)
+    with pytest.raises(ValueError):
+        device.allocate(-1, stream=stream)
+    with pytest.raises(ValueError):
+        device.allocate(1, stream=stream, kind="other")  # type: ignore[arg-type]
+    with pytest.raises(handoff.DriverError, match="OUT_OF_MEMORY") as info:
+        device.allocate(1 << 50, stream=stream)
+    assert info.value.code == 2
+    assert info.value.name == "CUDA_ERROR_OUT_OF_MEMORY"
+    with pytest.raises(TypeError):
+        Buffer()
+
+
+def test_empty_buffer(device: Device, stream: Any) -> None:
+    b = device.allocate(0, stream=stream)
+    assert b.size == 0
+    b.fill(1, stream=stream)
+    b.close()
+
+
+def test_copies_between_buffers(device: Device, stream: Any) -> None:
+    a, b = device.allocate(64, stream=stream), device.allocate(64, stream=stream, kind="pinned")
+    a.fill(9, stream=stream)
+    b.copy_from(a, stream=stream)
+    stream.sync()
+    assert bytes(memoryview(handoff.StridedMemoryView.from_buffer(b, (64,), dtype="uint8"))) == b"\x09" * 64
+    host = handoff.Array.full((16,), 5, "int32")
+    a.copy_from(host, stream=stream)
+    back = handoff.Array.zeros((16,), "int32")
+    a.copy_to(back, stream=stream)
+    stream.sync()
+    assert back.tolist() == [5] * 16
+    with pytest.raises(BufferError):
+        a.copy_from(device.allocate(32, stream=stream), stream=stream)
+
+
+def test_close_on_another_stream(device: Device, stream: Any, other: Any, gate: Any) -> None:
+    with gate(other) as open_gate:
+        b = device.allocate(1 << 20, stream=stream)
+        b.used_on(other)
+        b.close(other)
+        assert not other.is_done
+        open_gate()
+    other.sync()
+
+
+def test_the_stream_of_a_buffer_may_be_closed_first(device: Device) -> None:
+    s = device.create_stream()
+    b = device.allocate(64, stream=s)
+    s.close()
+    b.close()
+    device.sync()
+
+
+def test_buffers_survive_threads(device: Device) -> None:
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            s = device.create_stream()
+            for i in range(20):
+                b = device.allocate(1024, stream=s)
+                b.fill(i, stream=s)
+                v = handoff.StridedMemoryView.from_buffer(b, (1024,), dtype="uint8")
+                b.close()
+                assert read(v, s)[0] == i
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures, failures[0]
+
+
+# ---- Fork --------------------------------------------------------------------
+
+
+def test_fork(device: Device, stream: Any) -> None:
+    import os
+
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            for call in (stream.sync, lambda: stream.is_done, lambda: device.allocate(1, stream=stream), Device):
+                try:
+                    call()
+                except handoff.ForkError:
+                    continue
+                break
+            else:
+                code = 0
+            stream.close()  # no driver call
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    stream.sync()
+
+
+def test_driver_version() -> None:
+    assert _core._driver_version() >= 12000
