@@ -508,3 +508,21 @@ func TestCopyOnFails(t *testing.T) {
 	}
 	require.NoError(t, s.Synchronize(background))
 }
+
+// TestCopyOnCrookedRows is about drivers that refuse rectangles whose rows are
+// not as far apart as they would have put them.
+func TestCopyOnCrookedRows(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	for _, from := range []string{"device", "pinned"} {
+		a, b := newArea(t, "device", 1<<16, s), newArea(t, from, 1<<16, s)
+		v, vm := a.view(t, dlpack.UInt8, ints(64, 67), nil, 0)
+		w, wm := b.view(t, dlpack.UInt8, ints(64, 67), ints(101, 1), 0)
+		require.NoError(t, memview.Copy(vm, wm))
+		calls.failing(t, "cuMemcpy2DAsync", driver.ErrorInvalidValue, func() {
+			require.NoError(t, memview.CopyOn(v, w, s.View()))
+		})
+		require.NoError(t, s.Synchronize(background))
+		require.True(t, bytes.Equal(a.want, a.get(t, s)))
+	}
+}

@@ -80,7 +80,12 @@ func (t *transfer) queue(p *copyPlan, dst, src uint64, host bool) error {
 		// The copy engines like long rows. On the device a kernel is as good,
 		// unless it has to go by single bytes.
 		if width := p.shape[p.n-1] * p.item; host && width >= directRun || !host && k.item < 4 {
-			return t.queueBox(p, box, dst, src)
+			err := t.queueBox(p, box, dst, src)
+			if !errors.Is(err, driver.ErrInvalidValue) {
+				return err
+			}
+			// The driver may refuse distances between rows that it did not
+			// choose itself.
 		}
 	}
 	return t.launch(&k, dst, src)

@@ -91,13 +91,14 @@ type callLog struct {
 	on     atomic.Bool
 	counts [4]atomic.Int64
 	broken atomic.Pointer[string] // the call that fails, if any
+	code   atomic.Int32           // and how
 }
 
 var callNames = [4]string{"cuEventRecord", "cuStreamWaitEvent", "cuPointerGetAttributes", "cuStreamSynchronize"}
 
 func (c *callLog) fault(api string) int32 {
 	if b := c.broken.Load(); b != nil && *b == api {
-		return int32(driver.ErrorOutOfMemory)
+		return c.code.Load()
 	}
 	if c.on.Load() {
 		for i, n := range callNames {
@@ -120,12 +121,18 @@ func (c *callLog) during(f func()) (records, waits, queries, syncs int64, ok boo
 	return c.counts[0].Load(), c.counts[1].Load(), c.counts[2].Load(), c.counts[3].Load(), !testdriver.Real()
 }
 
-// breaking makes one call fail while f runs.
+// breaking makes one call fail, for want of memory, while f runs.
 func (c *callLog) breaking(t testing.TB, api string, f func()) {
+	t.Helper()
+	c.failing(t, api, driver.ErrorOutOfMemory, f)
+}
+
+func (c *callLog) failing(t testing.TB, api string, code driver.Result, f func()) {
 	t.Helper()
 	if testdriver.Real() {
 		t.Skip("a GPU does not fail on demand")
 	}
+	c.code.Store(int32(code))
 	c.broken.Store(&api)
 	defer c.broken.Store(nil)
 	f()
