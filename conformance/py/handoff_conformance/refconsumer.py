@@ -35,7 +35,7 @@ def from_dlpack(x: Any, device: Any, copy: Any) -> Any:
         kw["dl_device"] = (1, 0)
         if bad("R147"):
             kw["stream"] = 1
-    if copy is not None or bad("R164"):
+    if (copy is not None and not bad("R162")) or bad("R164"):
         kw["copy"] = copy
     try:
         cap = x.__dlpack__(**kw)
@@ -114,6 +114,8 @@ def _take(cap: Any) -> Any:
     device = (t.device.device_type, t.device.device_id)
     if device[0] not in (1, 3, 11, 13) and not _wrong_device(device):
         raise refuse("device")
+    if bad("R035"):
+        device = (1, 0)
     dtype = (t.dtype.code, t.dtype.bits, t.dtype.lanes)
     known = dtype in KNOWN
     tolerated = {
@@ -352,7 +354,7 @@ def _from_struct(x: Any) -> Any:
     if s.flags & 0x800 and s.descr or (bad("R225") and s.descr):
         ctypes.string_at(s.descr, 8)
     if s.nd == 0 and bad("R227"):
-        ctypes.string_at(s.shape or 0, 8)
+        raise ValueError("shape is NULL")
     shape, steps = abi.ints(s.shape, s.nd), abi.ints(s.strides, s.nd)
     a = Array(s.data, shape, tuple(k // s.itemsize for k in steps), (2, 8 * s.itemsize, 1),
               readonly=not s.flags & 0x400 and not bad("R224"), owner=None if bad("R228") else (x, cap), kind="view")  # fmt: skip

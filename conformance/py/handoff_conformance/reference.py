@@ -110,9 +110,9 @@ class Array(Exporter):
                  kind: str = "", text: str = "") -> None:  # fmt: skip
         self.address, self.shape, self.strides, self.dtype = address, tuple(shape), tuple(strides), dtype
         self.readonly, self.owner, self.device, self.packed, self.kind = readonly, owner, device, packed, kind
-        self.lists = (c_int64 * 128)(*self.shape)
+        self.lists = (c_int64 * 256)(*self.shape)
         for i, s in enumerate(self.strides):
-            self.lists[64 + i] = s
+            self.lists[128 + i] = s
         self.exported: list[Managed] = []
         self.byte_strides: tuple[int, ...] | None = None
         self.text = text
@@ -300,11 +300,11 @@ class Array(Exporter):
 
     def _lend(self, out: int) -> None:
         t = abi.DLTensor.from_address(out)
-        lists = (c_int64 * 128)(*self.lists) if bad("R107") else self.lists
+        lists = (c_int64 * 256)(*self.lists) if bad("R107") else self.lists
         abi._alive.append(lists)
         t.data, t.device, t.ndim, t.byte_offset = self.address, DLDevice(*self.device), len(self.shape), 0
         t.dtype = abi.DLDataType(*self.dtype)
-        t.shape, t.strides = ctypes.addressof(lists), ctypes.addressof(lists) + 512
+        t.shape, t.strides = ctypes.addressof(lists), ctypes.addressof(lists) + 1024
         if bad("R111"):
             t.strides = None
 
@@ -411,11 +411,6 @@ class Array(Exporter):
         v.shape = ctypes.addressof(self.lists) if flags & abi.ND and lists else None
         v.strides = ctypes.addressof(steps) if flags & abi.STRIDES == abi.STRIDES and lists else None
         v.suboffsets = ctypes.addressof(subs) if bad("R244") else None
-        if bad("R231"):
-            copy = Pages(4096)  # memory that changes when the array goes
-            ctypes.memmove(copy.address, self.address, 256)
-            v.buf = self.address
-            self.moved = True
         return True
 
     if hasattr(memoryview, "_from_flags") or __import__("sys").version_info >= (3, 12):
@@ -473,6 +468,8 @@ class Reference(Target):
             self.dlpack_stream = self._dlpack_stream
             self.from_cai = self._from_cai
             self.take_stream = self._take_stream
+        if bad("R231"):
+            Array.resize = lambda self, n: ctypes.memset(self.address, 0xA5, 64)  # type: ignore[attr-defined]
         self._table()
 
     def stream_alive(self, handle: int) -> bool:
@@ -499,8 +496,7 @@ class Reference(Target):
         if d[1] < 8:
             ones = {17: 2, 15: 8, 16: 12}.get(d[0], 0)
             values = [(ones if i % 2 else 0) if ones else i % 8 for i in range(n)]
-            packed = not dtype.startswith("float4") or _fault not in ("", "R020", "R021", "R023")
-            packed = packed and _fault not in ("R020", "R021")
+            packed = dtype != "uint4"
             if packed:
                 if bad("R031") and d[1] == 4:
                     values = [values[i ^ 1] if (i ^ 1) < n else values[i] for i in range(n)]
