@@ -526,3 +526,54 @@ func TestCopyOnCrookedRows(t *testing.T) {
 		require.True(t, bytes.Equal(a.want, a.get(t, s)))
 	}
 }
+
+// TestCopyOnKeeps has host memory whose owner lets go while the copy is held up.
+func TestCopyOnKeeps(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	dst := newArea(t, "device", 4096, s)
+	v, _ := dst.view(t, dlpack.Int32, ints(64), nil, 0)
+	t.Run("B355 Go memory that the driver knows", func(t *testing.T) {
+		// Whole pages, so that nothing else is registered along with them.
+		mem := make([]int32, 3*4096/4)
+		addr := foreign(t, mem)
+		skip := int(-addr&4095) / 4
+		page := mem[skip : skip+1024]
+		drv, ctx := d.Driver(), s.Context().Handle()
+		require.NoError(t, drv.MemHostRegister(ctx, addr+uintptr(skip)*4, 4096, driver.MemHostRegisterPortable).Err())
+		for i := range page {
+			page[i] = int32(i)
+		}
+		w := must(memview.FromSlice(page[:64]))
+		require.NoError(t, memview.CopyOn(v, w, s.View()))
+		require.NoError(t, s.Synchronize(background))
+		require.NoError(t, memview.Flush(background))
+		require.EqualValues(t, 63, dst.get(t, s)[63*4])
+		require.NoError(t, s.BeginCapture(driver.StreamCaptureModeRelaxed))
+		require.ErrorIs(t, memview.CopyOn(v, w, s.View()), device.ErrCapture)
+		g, err := s.EndCapture()
+		require.NoError(t, err)
+		require.NoError(t, drv.GraphDestroy(g).Err())
+		require.NoError(t, drv.MemHostUnregister(ctx, addr+uintptr(skip)*4).Err())
+	})
+	t.Run("a tensor of the host", func(t *testing.T) {
+		if !driver.Available {
+			t.Skip("exports need cgo")
+		}
+		e := must(dlpack.Alloc(dlpack.Int32, ints(64), nil))
+		e.Bytes()[8] = 77
+		w := must(memview.FromDLPack(must(dlpack.From(e, nil))))
+		require.NoError(t, e.Close())
+		require.NoError(t, memview.PrepareCopies(s.View()))
+		open := block(t, s)
+		require.NoError(t, memview.CopyOn(v, w, s.View()))
+		require.NoError(t, w.ReleaseOn(s.View()), "host memory: at once")
+		require.False(t, w.Live())
+		require.Equal(t, 1, memview.PendingReleases())
+		open()
+		require.NoError(t, s.Synchronize(background))
+		require.EqualValues(t, 77, dst.get(t, s)[8])
+		require.NoError(t, memview.Flush(background))
+		require.Zero(t, memview.PendingReleases())
+	})
+}
