@@ -1,0 +1,78 @@
+#define _GNU_SOURCE
+#include "cloop.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <time.h>
+
+static int64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A function of the driver that the process has loaded, or NULL. */
+static void *symbol(const char *name)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+	return lib == NULL ? NULL : dlsym(lib, name);
+}
+
+int64_t ho_cloop_order(uintptr_t a, uintptr_t b, int n)
+{
+	int (*create)(uintptr_t *, unsigned) = (int (*)(uintptr_t *, unsigned))symbol("cuEventCreate");
+	int (*destroy)(uintptr_t) = (int (*)(uintptr_t))symbol("cuEventDestroy_v2");
+	int (*record)(uintptr_t, uintptr_t) = (int (*)(uintptr_t, uintptr_t))symbol("cuEventRecord");
+	int (*wait)(uintptr_t, uintptr_t, unsigned) = (int (*)(uintptr_t, uintptr_t, unsigned))symbol("cuStreamWaitEvent");
+	uintptr_t e;
+	int bad = 0;
+
+	if (create == NULL || destroy == NULL || record == NULL || wait == NULL || create(&e, 2) != 0)
+		return -1;
+	int64_t begin = now();
+	for (int i = 0; i < n; i++)
+		bad |= record(e, a) | wait(b, e, 0);
+	int64_t took = now() - begin;
+	bad |= destroy(e);
+	return bad ? -1 : took;
+}
+
+int64_t ho_cloop_alloc(uintptr_t s, uintptr_t bytes, int n)
+{
+	int (*alloc)(uint64_t *, size_t, uintptr_t) = (int (*)(uint64_t *, size_t, uintptr_t))symbol("cuMemAllocAsync");
+	int (*release)(uint64_t, uintptr_t) = (int (*)(uint64_t, uintptr_t))symbol("cuMemFreeAsync");
+	int bad = 0;
+
+	if (alloc == NULL || release == NULL)
+		return -1;
+	int64_t begin = now();
+	for (int i = 0; i < n; i++) {
+		uint64_t p = 0;
+		bad |= alloc(&p, bytes, s) | release(p, s);
+	}
+	int64_t took = now() - begin;
+	return bad ? -1 : took;
+}
+
+int64_t ho_cloop_attributes(uint64_t ptr, int n)
+{
+	int (*ask)(unsigned, int *, void **, uint64_t) =
+		(int (*)(unsigned, int *, void **, uint64_t))symbol("cuPointerGetAttributes");
+	int kinds[3] = {2, 8, 9}; /* memory type, is managed, device ordinal */
+	uint32_t type;
+	uint32_t managed;
+	int32_t device;
+	void *out[3] = {&type, &managed, &device};
+	int bad = 0;
+
+	if (ask == NULL)
+		return -1;
+	int64_t begin = now();
+	for (int i = 0; i < n; i++)
+		bad |= ask(3, kinds, out, ptr);
+	int64_t took = now() - begin;
+	return bad ? -1 : took;
+}

@@ -1,0 +1,13 @@
+/* Driver calls in C loops, which tests compare the calls from Go with. Each
+ * returns the nanoseconds that n rounds take, or -1 if the driver cannot be
+ * reached or refuses a call. A context is current. */
+#pragma once
+
+#include <stdint.h>
+
+/* Records one event on a and makes b wait for it. */
+int64_t ho_cloop_order(uintptr_t a, uintptr_t b, int n);
+/* Allocates and frees bytes in the order of s. */
+int64_t ho_cloop_alloc(uintptr_t s, uintptr_t bytes, int n);
+/* Asks for memory type, managed and device of an address in one call. */
+int64_t ho_cloop_attributes(uint64_t ptr, int n);

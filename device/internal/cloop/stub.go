@@ -1,0 +1,19 @@
+//go:build !(cgo && linux)
+
+// Package cloop makes driver calls in C loops.
+package cloop
+
+import (
+	"time"
+
+	"github.com/go-handoff/handoff/device/driver"
+)
+
+// Order says that there is no driver.
+func Order(_, _ driver.StreamHandle, _ int) (d time.Duration, ok bool) { return 0, false }
+
+// AllocFree says that there is no driver.
+func AllocFree(driver.StreamHandle, uintptr, int) (d time.Duration, ok bool) { return 0, false }
+
+// Attributes says that there is no driver.
+func Attributes(driver.DevicePtr, int) (d time.Duration, ok bool) { return 0, false }
