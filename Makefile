@@ -115,6 +115,7 @@ bench: $(VENV)/.dev $(VENV)/.handoff $(EXT)/gobench.so $(BUILD)/peers/.stamp $(B
 
 soak: $(VENV)/.handoff $(EXT)/gobench.so
 	@$(PY) bench/soak.py $(SOAK)
+	HANDOFF_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run 'TestSoak$$' -v ./device
 
 gpu-bundle: $(VENV)/.dev $(EXT)/.stamp $(BUILD)/peers/.stamp
 	@scripts/gpu-bundle

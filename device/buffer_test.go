@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -573,7 +575,9 @@ func TestCopyFromHostKeepsMemory(t *testing.T) {
 	})
 }
 
-// TestSoak: many goroutines, streams and both devices; every value is looked at.
+// TestSoak: many goroutines over 8 streams and two devices; every value is
+// looked at. HANDOFF_SOAK=60s makes it 1,000 goroutines that go on for a minute,
+// and prints what they did.
 func TestSoak(t *testing.T) {
 	n, err := func() (int, error) { open(t, 0); return device.Count() }()
 	require.NoError(t, err)
@@ -581,25 +585,38 @@ func TestSoak(t *testing.T) {
 	for i := range 8 {
 		streams = append(streams, newStream(t, open(t, i%min(n, 2))))
 	}
-	var wg sync.WaitGroup
-	var failed atomic.Int64
-	goroutines := 200
+	goroutines, end := 200, time.Now()
 	if testing.Short() {
 		goroutines = 20
 	}
+	if v := os.Getenv("HANDOFF_SOAK"); v != "" {
+		d, err := time.ParseDuration(v)
+		require.NoError(t, err)
+		goroutines, end = 1000, time.Now().Add(d)
+	}
+	var wg sync.WaitGroup
+	var failed, rounds atomic.Int64
 	for g := range goroutines {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			if err := soak(g, streams); err != nil {
-				failed.Add(1)
-				t.Error(err)
+			for {
+				if err := soak(g, streams); err != nil {
+					failed.Add(1)
+					t.Error(err)
+					return
+				}
+				if rounds.Add(1); time.Now().After(end) {
+					return
+				}
 			}
 		}()
 	}
 	wg.Wait()
 	require.Zero(t, failed.Load())
 	require.NoError(t, device.Flush(soon(t)))
+	t.Logf("%d goroutines, %d streams, %d devices: %d round trips of 2 buffers, %+v",
+		goroutines, len(streams), min(n, 2), 5*rounds.Load(), device.Stats())
 }
 
 func soak(g int, streams []*device.Stream) (err error) {
