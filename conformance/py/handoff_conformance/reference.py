@@ -488,10 +488,10 @@ class Reference(Target):
             raise Unsupported(dtype)
         d = DTYPES[dtype]
         shape = tuple(shape)
-        pages = Pages(8192)
         n = 1
         for s in shape:
             n *= s
+        pages = Pages(8192 + 16 * n)
         packed = True
         if d[1] < 8:
             ones = {17: 2, 15: 8, 16: 12}.get(d[0], 0)

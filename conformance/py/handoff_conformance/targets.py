@@ -300,12 +300,19 @@ class CudaCore(Target):
     """cuda.core's StridedMemoryView, which reads the arrays of others and hands them on."""
 
     name = "cuda.core"
+    gpu = True  # takes the metadata of CUDA memory, with or without a driver
 
     def __init__(self) -> None:
         from cuda.core.utils import StridedMemoryView
 
         self.smv = StridedMemoryView
         self.version = importlib.metadata.version("cuda-core")
+        import numpy as np
+
+        try:
+            StridedMemoryView.from_array_interface(np.zeros(1))
+        except Exception:  # noqa: BLE001  no driver: it asks for one even for host memory
+            self.from_array_interface = None  # type: ignore[assignment]
 
     def array(self, dtype: str = "float32", shape: Sequence[int] = (2, 3), layout: str = "C") -> Any:
         try:
