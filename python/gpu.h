@@ -95,6 +95,8 @@ HO_HIDDEN int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *o
 HO_HIDDEN int ho_view_needs_stream(const ho_view *v);
 /* A finished copy in host memory, row-major. NULL with an exception set. */
 HO_HIDDEN ho_owner *ho_view_to_host(ho_view *v, DLTensor *out, int64_t *strides);
+/* Makes v's elements bytes of a size that DLPack has no type for (smv.c). */
+HO_HIDDEN int ho_view_void(ho_view *v, int64_t itemsize);
 /* Methods and properties of StridedMemoryView. */
 HO_HIDDEN ho_PyObject *ho_view_release_on(ho_PyObject *self, ho_PyObject *stream);
 HO_HIDDEN ho_PyObject *ho_get_cuda_array_interface(ho_PyObject *self, void *unused);

@@ -18,6 +18,7 @@ import (
 	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/internal/cptr"
 	"github.com/go-handoff/handoff/memview"
+	_ "github.com/go-handoff/handoff/memview/softcopy" // kernels for the software device
 	"github.com/go-handoff/handoff/stream"
 )
 

@@ -288,6 +288,8 @@ static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *dict, int mode, const h
 	if (!is_empty(v) && find_device(address, &v->t.device) != 0)
 		goto fail;
 	ho_view_ready(v);
+	if (v->t.dtype.bits == 0 && ho_view_void(v, itemsize) != 0)
+		goto fail;
 	v->exporter = ho_newref(obj); /* R194 */
 	uint32_t flags = 0;
 	if (produced) {

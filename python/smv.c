@@ -64,6 +64,23 @@ static ho_PyObject *from_dlpack(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 	return view_of_dlpack(a[0], mode, &on, 0);
 }
 
+/* Structured and other types: bytes of that size, as NumPy sees them. */
+int ho_view_void(ho_view *v, int64_t itemsize)
+{
+	char text[32];
+
+	v->itemsize = itemsize;
+	snprintf(text, sizeof text, "V%lld", (long long)itemsize);
+	ho_PyObject *numpy = ho_py.PyImport_ImportModule("numpy");
+	ho_PyObject *make = numpy != NULL ? ho_py.PyObject_GetAttr(numpy, ho_names.dtype) : NULL;
+	ho_PyObject *s = make != NULL ? ho_py.PyUnicode_FromString(text) : NULL;
+	v->dtype = s != NULL ? ho_py.PyObject_CallFunctionObjArgs(make, s, NULL) : NULL;
+	ho_xdecref(s);
+	ho_xdecref(make);
+	ho_xdecref(numpy);
+	return v->dtype != NULL ? 0 : -1;
+}
+
 static ho_PyObject *view_of_interface(ho_PyObject *obj)
 {
 	ho_arg arg;
@@ -75,22 +92,9 @@ static ho_PyObject *view_of_interface(ho_PyObject *obj)
 	ho_view *v = ho_view_from_arg(ho_view_type, &arg, obj);
 	if (v == NULL)
 		return NULL;
-	if (opaque) {
-		/* Structured and other types: bytes of that size, as NumPy sees them. */
-		v->itemsize = itemsize;
-		char text[32];
-		snprintf(text, sizeof text, "V%lld", (long long)itemsize);
-		ho_PyObject *numpy = ho_py.PyImport_ImportModule("numpy");
-		ho_PyObject *make = numpy != NULL ? ho_py.PyObject_GetAttr(numpy, ho_names.dtype) : NULL;
-		ho_PyObject *s = make != NULL ? ho_py.PyUnicode_FromString(text) : NULL;
-		v->dtype = s != NULL ? ho_py.PyObject_CallFunctionObjArgs(make, s, NULL) : NULL;
-		ho_xdecref(s);
-		ho_xdecref(make);
-		ho_xdecref(numpy);
-		if (v->dtype == NULL) {
-			ho_py.Py_DecRef(&v->ob);
-			return NULL;
-		}
+	if (opaque && ho_view_void(v, itemsize) != 0) {
+		ho_py.Py_DecRef(&v->ob);
+		return NULL;
 	}
 	return &v->ob;
 }

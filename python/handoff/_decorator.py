@@ -33,9 +33,11 @@ class ViewableArgument:
         try:
             memoryview(obj).release()
         except TypeError:
-            raise ProtocolError(
-                f"handoff: an argument of type {type(obj).__name__} speaks no exchange protocol"
-            ) from None
+            error = ProtocolError(
+                f"handoff: an argument of type {type(obj).__name__} speaks no exchange protocol (R158)"
+            )
+            error.rule = "R158"
+            raise error from None
 
     def view(self, stream_ptr: _StreamLike | None = None) -> StridedMemoryView:
         """View the argument, ordered on a stream; see `StridedMemoryView.from_any_interface`."""

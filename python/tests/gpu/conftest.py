@@ -79,4 +79,3 @@ def nothing_held_back() -> Iterator[None]:
     if DEVICES:
         gc.collect()
         _core._flush()
-

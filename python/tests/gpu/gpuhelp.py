@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import handoff
 
 
@@ -13,3 +15,18 @@ def read(view: handoff.StridedMemoryView, stream: Any) -> list[Any]:
     view.copy_to(host, stream)
     stream.sync()
     return host.tolist()  # type: ignore[no-any-return]
+
+
+def real_gpu() -> bool:
+    """Whether the driver of this process is a GPU's."""
+    try:
+        return "software" not in handoff.Device(0).name
+    except handoff.NoDriverError:
+        return False
+
+
+def library(name: str) -> Any:
+    """A library that has a GPU here; its tests are skipped elsewhere."""
+    if not real_gpu():
+        pytest.skip(f"{name}: no GPU", allow_module_level=True)
+    return pytest.importorskip(name)

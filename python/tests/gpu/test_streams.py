@@ -8,11 +8,10 @@ import time
 from typing import Any
 
 import pytest
+from gpuhelp import read
 
 import handoff
 from handoff import Buffer, Device, EventOptions, StreamOptions, StreamView, _core
-
-from gpuhelp import read
 
 
 class Producer:
@@ -59,7 +58,8 @@ def test_device_pickles_as_ordinal(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ordinal", "error"), [(-1, ValueError), (999, ValueError), (2**40, ValueError), ("0", TypeError), (True, TypeError)]
+    ("ordinal", "error"),
+    [(-1, ValueError), (999, ValueError), (2**40, ValueError), ("0", TypeError), (True, TypeError)],
 )
 def test_no_such_device(ordinal: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
@@ -206,7 +206,7 @@ def test_events(device: Device, stream: Any, gate: Any) -> None:
     assert e.is_done
     assert e.context == device.context
     assert e.handle
-    assert e == e  # noqa: PLR0124
+    assert e == e
     assert e != stream.record()
     assert len({e, e}) == 1
     e.close()
