@@ -24,7 +24,7 @@ def has_driver() -> bool:
 @pytest.mark.skipif(has_driver(), reason="gpu/ runs on the driver of this process")
 def test_on_the_software_device() -> None:
     p = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(GPU)],
+        [sys.executable, "-X", "faulthandler", "-m", "pytest", "-x", "-p", "no:cacheprovider", str(GPU)],
         env=os.environ | {"HANDOFF_DRIVER": "soft"},
         capture_output=True,
         text=True,
