@@ -22,7 +22,8 @@ print(y)
 sums = gomath.running(pa.array([1.0, 2.0, 3.0]))  # Arrow's memory, read by Go
 print(np.from_dlpack(sums), jax.dlpack.from_dlpack(sums))  # Go's memory, twice
 
+x.flags.writeable = False
 try:
-    gomath.scale(pa.array([1.0, 2.0, 3.0]))
+    gomath.scale(x)
 except BufferError as err:
-    print("refused:", err)  # Arrow's arrays must not be written
+    print("refused:", err)  # read-only memory stays as it is
