@@ -27,7 +27,7 @@ static int take_dtype(ho_PyObject *o, DLDataType *dtype, uint64_t *flags)
 /* A new array; its memory is not set. */
 static ho_view *new_array(int32_t ndim, const int64_t *shape, DLDataType dtype, uint64_t flags)
 {
-	int64_t item = ho_dtype_bytes(dtype), bytes = item;
+	int64_t item = ho_dtype_bytes(dtype);
 	int rule = 0, code;
 	/* Any address passes: it is replaced below. */
 	DLTensor t = { (void *)(uintptr_t)256, { kDLCPU, 0 }, ndim, dtype, (int64_t *)shape, NULL, 0 };
@@ -38,8 +38,6 @@ static ho_view *new_array(int32_t ndim, const int64_t *shape, DLDataType dtype, 
 		         code == HO_E_LAYOUT ? "a negative extent" : "%s", ho_error_text(code));
 		return NULL;
 	}
-	for (int32_t i = 0; i < ndim; i++) /* an empty shape may have large neighbours */
-		bytes = shape[i] == 0 || bytes == 0 ? 0 : bytes * shape[i];
 	ho_view *v = ho_view_alloc(ho_array_type, ndim);
 	if (v == NULL)
 		return NULL;
@@ -49,7 +47,7 @@ static ho_view *new_array(int32_t ndim, const int64_t *shape, DLDataType dtype, 
 	v->t.dtype = dtype;
 	v->flags = flags;
 	v->itemsize = item;
-	v->owner = ho_owner_alloc((size_t)bytes, &v->t.data);
+	v->owner = ho_owner_alloc((size_t)(ho_count(ndim, shape) * item), &v->t.data); /* fits: checked */
 	if (v->owner == NULL) {
 		ho_py.Py_DecRef(&v->ob);
 		ho_py.PyErr_NoMemory();
@@ -326,9 +324,10 @@ static ho_PyObject *list_of(const ho_view *v, int32_t axis, const char *p)
 {
 	if (axis == v->t.ndim)
 		return ho_scalar_get(p, v->t.dtype);
+	int64_t step = ho_byte_stride(v->t.strides[axis], v->itemsize);
 	ho_PyObject *list = ho_py.PyList_New(v->t.shape[axis]);
 	for (int64_t i = 0; list != NULL && i < v->t.shape[axis]; i++) {
-		ho_PyObject *x = list_of(v, axis + 1, p + i * v->t.strides[axis] * v->itemsize);
+		ho_PyObject *x = list_of(v, axis + 1, p + i * step);
 		if (x == NULL || ho_py.PyList_SetItem(list, i, x) != 0) {
 			ho_py.Py_DecRef(list);
 			return NULL;

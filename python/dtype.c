@@ -703,6 +703,8 @@ int ho_scalar_set(void *p, DLDataType d, ho_PyObject *value)
 	if (d.lanes != 1 || d.bits == 0 || d.bits > 128)
 		goto unsupported;
 	if (d.code == kDLInt || d.code == kDLUInt) {
+		if (d.bits > 64 || (d.bits & (d.bits - 1)) != 0) /* int128, int24: ho_scalar_get has none either */
+			goto unsupported;
 		if (take_int(value, d.code == kDLInt, d.bits, &v.u64) != 0)
 			return -1;
 		if (d.bits < 8)

@@ -138,6 +138,13 @@ HO_HIDDEN uint32_t ho_float_encode(double v, DLDataType d);
 HO_HIDDEN int ho_is_c_contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides);
 HO_HIDDEN int ho_is_f_contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides);
 HO_HIDDEN int64_t ho_count(int32_t ndim, const int64_t *shape);
+/* A stride in bytes (R282). Only one that nobody steps along (an extent of 1,
+ * an empty shape) can be too large for that. */
+static inline int64_t ho_byte_stride(int64_t stride, int64_t item)
+{
+	int64_t bytes;
+	return __builtin_mul_overflow(stride, item, &bytes) ? 0 : bytes;
+}
 /* Byte range [*lo, *hi) around the first element; item is its size. */
 HO_HIDDEN void ho_span(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t item, int64_t *lo,
                        int64_t *hi);

@@ -5,39 +5,40 @@
 
 int64_t ho_count(int32_t ndim, const int64_t *shape)
 {
-	int64_t n = 1;
+	/* The extents of an empty shape may overflow before the 0 comes. */
+	uint64_t n = 1;
 
 	for (int32_t i = 0; i < ndim; i++)
-		n *= shape[i];
-	return n;
+		n *= (uint64_t)shape[i];
+	return (int64_t)n;
 }
 
 int ho_is_c_contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
-	int64_t expect = 1;
+	uint64_t expect = 1; /* wraps only if an extent of 0 follows */
 	int ok = 1;
 
 	for (int32_t i = ndim; i-- > 0;) {
 		if (shape[i] == 0)
 			return 1;
-		if (shape[i] != 1 && strides[i] != expect)
+		if (shape[i] != 1 && (uint64_t)strides[i] != expect)
 			ok = 0; /* an empty shape may still follow */
-		expect *= shape[i];
+		expect *= (uint64_t)shape[i];
 	}
 	return ok;
 }
 
 int ho_is_f_contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
-	int64_t expect = 1;
+	uint64_t expect = 1; /* wraps only if an extent of 0 follows */
 	int ok = 1;
 
 	for (int32_t i = 0; i < ndim; i++) {
 		if (shape[i] == 0)
 			return 1;
-		if (shape[i] != 1 && strides[i] != expect)
+		if (shape[i] != 1 && (uint64_t)strides[i] != expect)
 			ok = 0;
-		expect *= shape[i];
+		expect *= (uint64_t)shape[i];
 	}
 	return ok;
 }
@@ -46,11 +47,11 @@ void ho_span(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t
 {
 	int64_t min = 0, max = 0;
 
+	*lo = *hi = 0;
+	for (int32_t i = 0; i < ndim; i++)
+		if (shape[i] == 0)
+			return; /* before its neighbours overflow */
 	for (int32_t i = 0; i < ndim; i++) {
-		if (shape[i] == 0) {
-			*lo = *hi = 0;
-			return;
-		}
 		int64_t reach = (shape[i] - 1) * strides[i];
 		if (reach < 0)
 			min += reach;
@@ -112,10 +113,10 @@ void ho_copy_strided(int32_t ndim, const int64_t *shape, char *dst, const int64_
 	struct axis axes[HO_MAX_DIMS + 1];
 	int k = 0;
 
+	if (ho_count(ndim, shape) == 0)
+		return;
 	/* Axes of extent 1 do not matter; neighbours that step alike become one. */
 	for (int32_t i = 0; i < ndim; i++) {
-		if (shape[i] == 0)
-			return;
 		if (shape[i] == 1)
 			continue;
 		struct axis a = { shape[i], dst_strides[i] * item, src_strides[i] * item };

@@ -167,7 +167,8 @@ static ho_PyObject *new_object(ho_PyTypeObject *type, ho_owner *o, const DLTenso
 	v->t.data = (char *)t->data + t->byte_offset;
 	v->t.device = t->device;
 	v->t.dtype = t->dtype;
-	memcpy(v->t.shape, t->shape, (size_t)t->ndim * sizeof(int64_t));
+	for (int32_t i = 0; i < t->ndim; i++) /* not memcpy: shape may be NULL without dimensions */
+		v->t.shape[i] = t->shape[i];
 	if (t->strides != NULL)
 		memcpy(v->t.strides, t->strides, (size_t)t->ndim * sizeof(int64_t));
 	else
@@ -458,7 +459,7 @@ static ho_PyObject *get_array_interface(ho_PyObject *self, void *unused)
 	} else {
 		int64_t bytes[HO_MAX_DIMS];
 		for (int32_t i = 0; i < v->t.ndim; i++)
-			bytes[i] = v->t.strides[i] * v->itemsize; /* R282 */
+			bytes[i] = ho_byte_stride(v->t.strides[i], v->itemsize);
 		strides = ho_int_tuple(v->t.ndim, bytes);
 	}
 	typestr = ho_py.PyUnicode_FromString(row->typestr);
@@ -564,7 +565,7 @@ int ho_view_getbuffer(ho_PyObject *self, ho_Py_buffer *b, int flags)
 			return -1;
 		}
 		for (int32_t i = 0; i < n; i++)
-			v->byte_strides[i] = v->t.strides[i] * v->itemsize;
+			v->byte_strides[i] = ho_byte_stride(v->t.strides[i], v->itemsize);
 	}
 	if (ho_view_host_wait(v) != 0)
 		return -1;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import sys
 from typing import Any
 
@@ -430,3 +431,39 @@ def test_capsule_of_no_memory_has_a_destructor() -> None:
     del c
     gc.collect()
     assert m.deleted == 1
+
+
+@pytest.mark.parametrize(
+    "shape, strides",
+    [
+        ((0, 3), (2**63 - 1, -(2**63))),
+        ((2**62, 4, 0), (1, 1, 1)),
+        ((2**62, 0, 4), None),
+        ((1, 1, 3), (2**63 - 1, -(2**63), 1)),
+        ((1,) * 9, (2**63 - 1, -(2**63), 1) * 3),
+    ],
+)
+def test_extents_and_strides_that_nobody_steps_along_may_be_anything(shape: Any, strides: Any) -> None:
+    m = Managed(shape=shape, strides=strides)
+    v = StridedMemoryView.from_dlpack(m.capsule())
+    count = 3 if shape == (1, 1, 3) else math.prod(shape)
+    assert (v.shape, v.size, v.nbytes) == (shape, count, 4 * count)
+    exact = strides is None or all(abs(s) < 2**60 for s in strides)
+    for b in (memoryview(v).strides, v.__array_interface__["strides"]):
+        assert b is None or exact or all(s in (0, 4) for s in b), "no stride has wrapped round"
+    assert StridedMemoryView.from_dlpack(v).shape == shape
+    copy = handoff.Array.copy_of(v)
+    assert copy.shape == shape
+    assert handoff.from_dlpack(v, copy=True).shape == shape
+    del v
+    assert m.deleted == 1
+
+
+@pytest.mark.parametrize("dtype", [(0, 128, 1), (1, 128, 1), (0, 24, 1)])
+def test_integers_without_a_python_scalar_are_not_written(dtype: tuple[int, int, int]) -> None:
+    a = handoff.Array.copy_of(Managed(shape=(2,), strides=(1,), dtype=dtype).capsule())
+    before = bytes(ctypes.string_at(StridedMemoryView.from_dlpack(a).ptr, a.nbytes))
+    for value in (1, -1):
+        with pytest.raises(NotImplementedError):
+            a[0] = value
+    assert bytes(ctypes.string_at(StridedMemoryView.from_dlpack(a).ptr, a.nbytes)) == before
