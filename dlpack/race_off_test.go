@@ -1,4 +1,4 @@
-//go:build !race && !asan
+//go:build cgo && !race && !asan
 
 package dlpack_test
 

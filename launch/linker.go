@@ -157,10 +157,19 @@ func (o *LinkerOptions) foreign() string {
 		name string
 		set  bool
 	}{
-		{"LTO", o.LTO}, {"FlushDenormals", o.FlushDenormals != 0}, {"PreciseDiv", o.PreciseDiv != 0}, {"PreciseSqrt", o.PreciseSqrt != 0},
-		{"FMA", o.FMA != 0}, {"Time", o.Time}, {"KernelsUsed", len(o.KernelsUsed) > 0}, {"VariablesUsed", len(o.VariablesUsed) > 0},
-		{"OptimizeUnusedVariables", o.OptimizeUnusedVariables}, {"AssemblerOptions", len(o.AssemblerOptions) > 0},
-		{"SplitCompile", o.SplitCompile != 0}, {"SplitCompileExtended", o.SplitCompileExtended != 0}, {"Extra", len(o.Extra) > 0},
+		{"LTO", o.LTO},
+		{"FlushDenormals", o.FlushDenormals != 0},
+		{"PreciseDiv", o.PreciseDiv != 0},
+		{"PreciseSqrt", o.PreciseSqrt != 0},
+		{"FMA", o.FMA != 0},
+		{"Time", o.Time},
+		{"KernelsUsed", len(o.KernelsUsed) > 0},
+		{"VariablesUsed", len(o.VariablesUsed) > 0},
+		{"OptimizeUnusedVariables", o.OptimizeUnusedVariables},
+		{"AssemblerOptions", len(o.AssemblerOptions) > 0},
+		{"SplitCompile", o.SplitCompile != 0},
+		{"SplitCompileExtended", o.SplitCompileExtended != 0},
+		{"Extra", len(o.Extra) > 0},
 	} {
 		if f.set {
 			return f.name

@@ -3,8 +3,6 @@ package soft
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"unsafe"
 
 	"github.com/go-handoff/handoff/device/driver"
@@ -39,28 +37,6 @@ type Options struct {
 	// ("cuMemAlloc"); any status but 0 is returned in place of the call. It is called from
 	// many threads at once and must not call the driver.
 	Fault func(api string) (status int32)
-}
-
-// engine fills the options from the environment.
-func (o *Options) engine() engine.Options {
-	var e engine.Options
-	if o != nil {
-		e = engine.Options{Devices: o.Devices, Memory: o.Memory, NoPeers: o.NoPeers, DriverVersion: o.DriverVersion}
-		if f := o.Fault; f != nil {
-			e.Fault = func(api string) engine.Code { return engine.Code(f(api)) }
-		}
-	}
-	if e.Devices == 0 {
-		e.Devices, _ = strconv.Atoi(os.Getenv("HANDOFF_SOFT_DEVICES"))
-	}
-	if e.Memory == 0 {
-		e.Memory, _ = strconv.ParseUint(os.Getenv("HANDOFF_SOFT_MEMORY"), 0, 44)
-	}
-	if e.DriverVersion == 0 {
-		e.DriverVersion, _ = strconv.Atoi(os.Getenv("HANDOFF_SOFT_VERSION"))
-	}
-	e.NoPeers = e.NoPeers || os.Getenv("HANDOFF_SOFT_PEERS") == "0"
-	return e
 }
 
 // Enable makes the software device the driver of this process ([driver.Default]), as

@@ -7,6 +7,8 @@ package soft
 import "C"
 
 import (
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -52,6 +54,28 @@ func start() (*engine.Engine, error) {
 	C.ho_soft_watch_fork()
 	std.e.Store(e)
 	return e, nil
+}
+
+// engine fills the options from the environment.
+func (o *Options) engine() engine.Options {
+	var e engine.Options
+	if o != nil {
+		e = engine.Options{Devices: o.Devices, Memory: o.Memory, NoPeers: o.NoPeers, DriverVersion: o.DriverVersion}
+		if f := o.Fault; f != nil {
+			e.Fault = func(api string) engine.Code { return engine.Code(f(api)) }
+		}
+	}
+	if e.Devices == 0 {
+		e.Devices, _ = strconv.Atoi(os.Getenv("HANDOFF_SOFT_DEVICES"))
+	}
+	if e.Memory == 0 {
+		e.Memory, _ = strconv.ParseUint(os.Getenv("HANDOFF_SOFT_MEMORY"), 0, 44)
+	}
+	if e.DriverVersion == 0 {
+		e.DriverVersion, _ = strconv.Atoi(os.Getenv("HANDOFF_SOFT_VERSION"))
+	}
+	e.NoPeers = e.NoPeers || os.Getenv("HANDOFF_SOFT_PEERS") == "0"
+	return e
 }
 
 func enable(o *Options) error {
