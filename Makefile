@@ -14,8 +14,10 @@ BUILD := build
 EXT := $(BUILD)/ext
 
 # What the installed package and the example extensions are built from.
-GO_SRC := $(shell find dlpack cai memview stream device pathfinder launch python internal examples bench \
+GO_SRC := $(shell find dlpack cai memview stream device pathfinder launch python internal \
 	-name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.map' -o -name 'go.mod' 2>/dev/null)
+CMD_SRC := $(shell find cmd conformance -type f -not -name '*_test.go' -not -name '*.pyc' 2>/dev/null)
+EXT_SRC := $(shell find examples bench -name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name 'go.mod' 2>/dev/null)
 PY_SRC := $(shell find python -name '*.py' -not -path '*/build/*' -o -name '*.pyi' -o -name 'pyproject.toml' 2>/dev/null)
 TOOL_NAMES := staticcheck gofumpt govulncheck benchstat
 
@@ -58,7 +60,7 @@ $(VENV)/.handoff: $(VENV)/.base $(GO_SRC) $(PY_SRC)
 
 venv: $(VENV)/.handoff
 
-$(BUILD)/handoff: $(GO_SRC) $(shell find cmd -type f 2>/dev/null)
+$(BUILD)/handoff: $(GO_SRC) $(CMD_SRC)
 	$(GO) build -C cmd -o ../$@ ./handoff
 
 $(BUILD)/tools/.stamp: tools/go.mod tools/go.sum
@@ -76,13 +78,13 @@ define extension
 	@touch $(EXT)/$(2).so
 endef
 
-$(EXT)/godemo.so: $(GO_SRC)
+$(EXT)/godemo.so: $(GO_SRC) $(EXT_SRC)
 	$(call extension,examples/demo,godemo)
 
-$(EXT)/gobench.so: $(GO_SRC)
+$(EXT)/gobench.so: $(GO_SRC) $(EXT_SRC)
 	$(call extension,bench/gobench,gobench)
 
-$(EXT)/.stamp: $(EXT)/godemo.so $(EXT)/gobench.so $(GO_SRC)
+$(EXT)/.stamp: $(EXT)/godemo.so $(EXT)/gobench.so $(GO_SRC) $(EXT_SRC)
 	$(call extension,examples/quickstart,gomath)
 	$(call extension,examples/loader,goloader)
 	$(call extension,examples/images,goimages)
