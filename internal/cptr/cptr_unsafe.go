@@ -27,10 +27,14 @@ func To[T any](addr uintptr) *T {
 }
 
 // Slice returns the n values of C memory at addr, or nil if n is 0. The slice
-// is valid for as long as the C memory is; its capacity is n.
+// is valid for as long as the C memory is; its capacity is n. It panics if n is
+// negative.
 func Slice[T any](addr uintptr, n int) []T {
 	if n == 0 || addr == 0 {
 		return nil
+	}
+	if n < 0 { // with checkptr, unsafe.Slice would end the process
+		panic("cptr: negative length")
 	}
 	// SAFETY: the caller vouches for n aligned values of T at addr.
 	return unsafe.Slice((*T)(At(addr)), n)
