@@ -829,6 +829,24 @@ static void drop_capsule(ho_PyObject *capsule)
 	ho_py.PyErr_Restore(type, value, trace);
 }
 
+/* A legacy capsule cannot say read-only, and not every producer of immutable
+ * arrays refuses to make one (R057: JAX does not). Where the object has a
+ * buffer as well, its word counts; one that it does not give is not writable. */
+static int buffer_denies_writing(ho_PyObject *obj)
+{
+	ho_Py_buffer b = { 0 };
+
+	if (!ho_py.PyObject_CheckBuffer(obj))
+		return 0;
+	if (ho_py.PyObject_GetBuffer(obj, &b, HO_PyBUF_RECORDS_RO) != 0) {
+		ho_py.PyErr_Clear();
+		return 1;
+	}
+	int readonly = b.readonly;
+	ho_py.PyBuffer_Release(&b);
+	return readonly;
+}
+
 static int take_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, ho_arg *out)
 {
 	DLDevice device = { 0 }, target;
@@ -879,6 +897,8 @@ static int take_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, h
 		         (int)target.device_id);
 		goto done;
 	}
+	if (out->held == HO_HELD_LEGACY && out->device.device_type == kDLCPU && buffer_denies_writing(obj))
+		out->flags |= HO_ARG_READONLY;
 	if (check_writable(want, out->flags) != 0) {
 		ho_arg_done(out);
 		goto done;

@@ -320,3 +320,28 @@ def test_exporting_obj_is_kept() -> None:
     del v
     gc.collect()
     assert sys.getrefcount(p) == before
+
+
+@pytest.mark.parametrize("base, readonly", [(bytes, True), (bytearray, False), (object, False)])
+@pytest.mark.parametrize("versioned", [False, True])
+def test_R057_a_legacy_capsule_of_an_object_whose_buffer_is_read_only(
+    base: type, readonly: bool, versioned: bool, raises: Any
+) -> None:
+    m = Managed(versioned=versioned)
+
+    class Tensor(base):  # type: ignore[misc]
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+        def __dlpack__(self, **kwargs: Any) -> Any:
+            return m.capsule()
+
+    readonly = readonly and not versioned  # a versioned one says so itself
+    view = StridedMemoryView.from_dlpack(Tensor())
+    assert view.readonly is readonly
+    del view
+    assert m.deleted == 1
+    if readonly:
+        with raises(handoff.ReadOnlyError, "R015"):
+            _core._inspect(Tensor(), 1)
+        assert m.deleted == 2

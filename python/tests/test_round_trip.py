@@ -185,3 +185,11 @@ def test_ml_dtypes_through_jax() -> None:
     assert np.asarray(j).astype("f4").tolist() == [[1.5] * 3] * 2
     v = StridedMemoryView.from_dlpack(j)
     assert v.dtype == ml.bfloat16
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool"])
+def test_R057_arrays_of_jax_are_read_only(dtype: str) -> None:
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.zeros(4, dtype, device=jax.devices("cpu")[0])
+    assert StridedMemoryView.from_dlpack(x).readonly
+    assert not handoff.from_dlpack(x, copy=True).readonly
