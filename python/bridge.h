@@ -103,6 +103,24 @@ ho_owner *ho_arg_retain(ho_arg *arg);
 /* An owner that keeps one Python object alive (takes a new reference). */
 ho_owner *ho_owner_from_object(ho_PyObject *obj);
 
+/* ---- Streams ------------------------------------------------------------ */
+
+/* A stream argument of a call, as the driver knows it. */
+typedef struct ho_stream_value {
+	uint64_t handle; /* 1 and 2: the default streams */
+	uint64_t ctx;
+	int32_t device;
+} ho_stream_value;
+
+/* Reads a stream object (any that handoff.StreamView takes) and orders the
+ * arguments on it: work queued on the stream afterwards comes after their
+ * producers', by one event each at most, none if they work on that stream. GPU
+ * memory whose producer tells no stream was ordered on the legacy default
+ * stream, and the stream waits for that. With stream NULL or None there must be
+ * no GPU memory among the arguments (R126); then *out is 0. GIL held; it is
+ * given up meanwhile. 0, or -1 with an exception set. */
+int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_stream_value *out);
+
 /* ---- Producing ---------------------------------------------------------- */
 
 /* A new handoff.StridedMemoryView, or handoff.Array (memory made by Go).

@@ -65,6 +65,8 @@ HO_HIDDEN int ho_stream_place(const char *op, int dev, ho_stream_ref *ref);
 HO_HIDDEN int ho_stream_order(const char *op, int dev, const ho_stream_ref *a, const ho_stream_ref *b);
 /* 1 if both are one stream as far as the numbers tell. */
 HO_HIDDEN int ho_stream_same(const ho_stream_ref *a, const ho_stream_ref *b);
+/* The ordinal of the device of a placed stream. 0 or -1. */
+HO_HIDDEN int ho_stream_device_id(const char *op, const ho_stream_ref *ref, int32_t *out);
 /* A new StreamView of a raw handle, or None for handle 0 with none. */
 HO_HIDDEN ho_PyObject *ho_stream_view_new(uint64_t handle, uint64_t ctx, ho_PyObject *exporter);
 /* The stream that this thread hands data out on, for a device: what

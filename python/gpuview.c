@@ -23,6 +23,11 @@ static ho_stream_ref pending(const ho_view *v)
 	return (ho_stream_ref){ (uint64_t)(uintptr_t)v->stream, v->stream_ctx, NULL };
 }
 
+static uint64_t plain_handle(uint64_t handle)
+{
+	return handle == 0 ? 1 : handle;
+}
+
 int ho_view_live(const ho_view *v, const char *op)
 {
 	return HO_LIKELY(!v->released) ? 0 : ho_raise(HO_X_CLOSED, 0, op, "the view was released");
@@ -151,10 +156,6 @@ static int find_device(uint64_t address, DLDevice *out)
 
 static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *dict, int mode, const ho_stream_ref *on)
 {
-	if (!subtype(dict, ho_py.PyDict_Type)) {
-		ho_raise(HO_X_TYPE, 166, cai_op, "__cuda_array_interface__ is not a dict");
-		return NULL;
-	}
 	ho_PyObject *shape = entry_of(dict, ho_names.shape), *typestr = entry_of(dict, ho_names.typestr);
 	ho_PyObject *data = entry_of(dict, ho_names.data), *version = entry_of(dict, ho_names.version);
 	ho_PyObject *strides = entry_of(dict, ho_names.strides);
@@ -326,13 +327,59 @@ ho_view *ho_view_of_cuda_interface(ho_PyObject *obj, int mode, const ho_stream_r
 		return NULL;
 	}
 	ho_view *v = NULL;
-	if (mode == HO_STREAM_UNSAID)
+	if (mode == HO_STREAM_UNSAID) {
 		ho_raise(HO_X_BUFFER, 126, "from_cuda_array_interface",
 		         "stream_ptr=None is ambiguous; pass a stream, or -1 for no ordering");
-	else
+	} else if (subtype(dict, ho_py.PyDict_Type)) {
+		/* Reading an entry may run code (__index__) that changes the producer's
+		 * dict: what is still needed then is held. */
+		ho_PyObject *shape = entry_of(dict, ho_names.shape), *strides = entry_of(dict, ho_names.strides);
+		if (shape != NULL)
+			ho_py.Py_IncRef(shape);
+		if (strides != NULL)
+			ho_py.Py_IncRef(strides);
 		v = read_dict(obj, dict, mode, on);
+		ho_xdecref(shape);
+		ho_xdecref(strides);
+	} else {
+		ho_raise(HO_X_TYPE, 166, cai_op, "__cuda_array_interface__ is not a dict");
+	}
 	ho_py.Py_DecRef(dict);
 	return v;
+}
+
+/* ---- Arguments of functions --------------------------------------------- */
+
+int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_stream_value *out)
+{
+	static const char op[] = "stream";
+	ho_stream_ref on;
+	int dev = -1;
+
+	*out = (ho_stream_value){ 0 };
+	for (uint32_t i = 0; i < n && dev < 0; i++)
+		if (is_cuda(args[i].device.device_type))
+			dev = args[i].device.device_id;
+	if (stream == NULL || stream == HO_NONE)
+		return dev < 0 ? 0
+		               : ho_raise(HO_X_TYPE, 126, op, "an argument is GPU memory: say on which stream it is used");
+	if (ho_stream_need(stream, op, &on) != 0 || ho_stream_place(op, dev, &on) != 0)
+		return -1;
+	for (uint32_t i = 0; i < n; i++) {
+		const ho_arg *a = &args[i];
+		ho_stream_ref from = { (uint64_t)(uintptr_t)a->stream, 0, NULL };
+		if (a->device.device_type == kDLCPU || !(a->flags & (HO_ARG_PRODUCER | HO_ARG_ORDERED)) ||
+		    ho_count(a->ndim, a->shape) == 0)
+			continue;
+		if (!is_cuda(a->device.device_type))
+			return ho_raise(HO_E_DEVICE, 0, op, "memory on device type %d cannot be ordered on a CUDA stream",
+			                (int)a->device.device_type);
+		if (ho_stream_order(op, a->device.device_id, &from, &on) != 0)
+			return -1;
+	}
+	out->handle = plain_handle(on.handle);
+	out->ctx = on.ctx;
+	return ho_stream_device_id(op, &on, &out->device);
 }
 
 /* ---- Export ------------------------------------------------------------- */

@@ -307,6 +307,26 @@ int ho_stream_place(const char *op, int dev, ho_stream_ref *ref)
 	return 0;
 }
 
+int ho_stream_device_id(const char *op, const ho_stream_ref *ref, int32_t *out)
+{
+	ho_stream_object *s = ref->keep != NULL && is_stream(ref->keep) ? (ho_stream_object *)ref->keep : NULL;
+	ho_driver *d;
+	ho_ret_pair r;
+
+	*out = s != NULL && s->kind == CREATED ? s->device : -1;
+	if (*out >= 0)
+		return 0;
+	if ((d = ho_gpu()) == NULL)
+		return -1;
+	HO_UNLOCKED(r = ho_stream_device(&d->t, (ho_context)ref->ctx, (ho_stream)ref->handle));
+	if (ho_gpu_check(op, -1, r.st) != 0)
+		return -1;
+	*out = (int32_t)r.a;
+	if (s != NULL)
+		s->device = *out;
+	return 0;
+}
+
 static uint64_t plain(uint64_t handle)
 {
 	return handle == 0 ? LEGACY : handle;

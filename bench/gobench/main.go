@@ -9,10 +9,12 @@ import (
 	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/memview"
 	"github.com/go-handoff/handoff/python/ext"
+	"github.com/go-handoff/handoff/stream"
 )
 
 var module = ext.New("gobench", "Functions to measure and to repeat.").
 	Quick("take1(a)", take1, "Returns the extent of the first axis.").
+	Quick("on_stream(a, *, stream)", onStream, "Returns the extent of the first axis; a is ordered on the stream.").
 	Quick("take3(a, b, c)", take3, "Returns the sum of the extents of the first axes.").
 	Func("make(rows, cols)", newArray, "Returns a new array of float32 in C memory.").
 	Func("transposed(a)", transposed, "Returns a transposed copy of a matrix of float32.").
@@ -25,6 +27,8 @@ var module = ext.New("gobench", "Functions to measure and to repeat.").
 func main() {}
 
 func take1(a memview.StridedMemoryView) int { return int(a.Dim(0)) }
+
+func onStream(a memview.StridedMemoryView, _ stream.StreamView) int { return int(a.Dim(0)) }
 
 func take3(a, b, c memview.StridedMemoryView) int { return int(a.Dim(0) + b.Dim(0) + c.Dim(0)) }
 

@@ -341,6 +341,7 @@ static int parse_one(parser *ps, const ho_ext_param *p, ho_PyObject *o, ho_ext_v
 	case HO_EXT_BOOL: return parse_bool(p, o, v);
 	case HO_EXT_STR: return parse_text(p, o, v);
 	case HO_EXT_BYTES: return parse_bytes(ps, p, o, v);
+	case HO_EXT_STREAM: return 0; /* after the arrays, see order_arrays */
 	case HO_EXT_OBJECT: v->a = (uint64_t)(uintptr_t)o; return 0;
 	default: return ho_raise_named("SystemError", "unknown kind of parameter");
 	}
@@ -483,6 +484,21 @@ static int parse_all(parser *ps, ho_PyObject *const *given, ho_PyObject *const *
 		if (bad)
 			return blame(fn, p);
 	}
+	return 0;
+}
+
+/* Orders the arrays on the stream of the call. */
+static int order_arrays(const ho_ext_function *fn, ho_ext_frame *f, ho_PyObject *const *given)
+{
+	const ho_ext_param *p = &fn->params[fn->stream - 1];
+	ho_ext_value *v = &f->values[fn->stream - 1];
+	ho_stream_value s;
+	ho_PyObject *o = v->tag == HO_EXT_NONE ? NULL : given[fn->stream - 1];
+
+	if (ho_args_on_stream(o, f->arrays, f->narrays, &s) < 0)
+		return blame(fn, p);
+	if (o != NULL)
+		*v = (ho_ext_value){ HO_EXT_STREAM, (uint32_t)s.device, s.handle, s.ctx };
 	return 0;
 }
 
@@ -651,7 +667,7 @@ static ho_PyObject *parse_and_cross(const ho_ext_function *fn, ho_ext_frame *f, 
 	parser ps = { fn, f, fn->nparams };
 	ho_PyObject *result = NULL;
 	f->narrays = 0;
-	if (parse_all(&ps, given, rest, nrest) == 0)
+	if (parse_all(&ps, given, rest, nrest) == 0 && (fn->stream == 0 || order_arrays(fn, f, given) == 0))
 		result = cross(fn, f);
 	if (f->narrays)
 		ho_args_done(f->arrays, f->narrays);

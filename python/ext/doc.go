@@ -42,6 +42,12 @@
 //   - *T of a number, string, bool or view: None is nil.
 //   - []int, []uint, []string, []Object and slices of views or of slices: a
 //     list or a tuple.
+//   - [stream.StreamView], one in a function: a stream of any library, or
+//     None, which is the zero view. Every array of the call that lies on a
+//     GPU is ordered on it, by one event at most: work that the function
+//     queues there comes after the producer's. GPU arrays without a stream
+//     are refused (R126). The way back is the caller's: who passes a stream
+//     keeps the arrays, and orders later work after the stream.
 //   - [Object]: anything, as it is.
 //   - "*name" in the signature: a slice of the remaining arguments.
 //   - [context.Context] in front, which Python does not see: it is cancelled

@@ -30,6 +30,7 @@ enum {
 	HO_EXT_NAMED = 15, /* result: a = named tuple class (index), n values follow */
 	HO_EXT_OWNED = 16, /* result: a = PyObject*, b = the ho_owner* that keeps it, whose reference is given away */
 	HO_EXT_SEQ = 17,   /* parameter: n values, from a on (index) */
+	HO_EXT_STREAM = 18,/* parameter: a = raw handle, b = context, n = device */
 };
 
 typedef struct ho_ext_value {

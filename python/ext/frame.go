@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/go-handoff/handoff/memview"
+	"github.com/go-handoff/handoff/stream"
 )
 
 // tag is the tag of a value and the kind of a parameter. The numbers are those
@@ -33,6 +34,7 @@ const (
 	tagNamed   tag = 15
 	tagOwned   tag = 16
 	tagSeq     tag = 17
+	tagStream  tag = 18
 )
 
 // Flags of a parameter (ext.h).
@@ -136,6 +138,8 @@ func (c *call) int64(i int) int64     { return int64(c.value(i).a) }
 func (c *call) float64(i int) float64 { return math.Float64frombits(c.value(i).a) }
 func (c *call) bool(i int) bool       { return c.value(i).a != 0 }
 func (c *call) string(i int) string   { return c.value(i).text() }
+
+func (c *call) stream(i int) stream.StreamView { return c.value(i).stream() }
 
 // text copies the text of a string value.
 func (v *value) text() string {

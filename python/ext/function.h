@@ -25,6 +25,7 @@ struct ho_ext_function {
 	uint32_t nrequired; /* of these, how many have no default */
 	uint32_t narrays;   /* parameters that may hold an array */
 	uint32_t variadic;  /* 1: takes more positional arguments than npos */
+	uint32_t stream;    /* 1 + the parameter on whose stream the arrays are ordered; 0: none */
 	uint32_t sequences; /* 1: variadic, or has list parameters */
 	ho_ext_param *params;
 };

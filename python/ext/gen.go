@@ -28,6 +28,7 @@ var (
 	flt    = kind{"float64", "c.float64(%d)"}
 	truth  = kind{"bool", "c.bool(%d)"}
 	str    = kind{"string", "c.string(%d)"}
+	queue  = kind{"stream.StreamView", "c.stream(%d)"}
 )
 
 // answer is a result type and how x of it is stored; "" is no result.
@@ -54,7 +55,7 @@ func parameters() [][]kind {
 	lists := [][]kind{{num64}, {str}, {truth}}
 	lists = append(lists, scalars...)
 	for n := 1; n <= 4; n++ {
-		for _, s := range append(scalars[:4:4], []kind{num64}, []kind{str}, []kind{truth}) {
+		for _, s := range append(scalars[:4:4], []kind{num64}, []kind{str}, []kind{truth}, []kind{queue}) {
 			lists = append(lists, append(repeat(view, n), s...))
 		}
 	}
@@ -86,6 +87,7 @@ import (
 	"context"
 
 	"github.com/go-handoff/handoff/memview"
+	"github.com/go-handoff/handoff/stream"
 )
 
 // fastPath returns a direct call of f, or nil if there is none for its type.

@@ -124,6 +124,8 @@ int ho_ext_add_param(ho_ext_module *m, const char *name, uint32_t kind, uint32_t
 	}
 	if (flags & HO_EXT_SEQUENCE)
 		f->sequences = 1;
+	if (kind == HO_EXT_STREAM)
+		f->stream = f->nparams;
 	if (kind == HO_EXT_VIEW || kind == HO_EXT_SLICE || kind == HO_EXT_BYTES)
 		f->narrays++;
 	m->failed |= !p->name || !p->cname || !p->wants;

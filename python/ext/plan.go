@@ -11,9 +11,11 @@ import (
 
 	"github.com/x448/float16"
 
+	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/dlpack/minifloat"
 	"github.com/go-handoff/handoff/memview"
+	"github.com/go-handoff/handoff/stream"
 )
 
 // ReadOnly is a parameter type: a typed slice that the function promises not
@@ -32,6 +34,7 @@ var (
 	typeManaged  = reflect.TypeFor[dlpack.Managed]()
 	typeContext  = reflect.TypeFor[context.Context]()
 	typeError    = reflect.TypeFor[error]()
+	typeStream   = reflect.TypeFor[stream.StreamView]()
 	typeAny      = reflect.TypeFor[any]()
 	typeReadOnly = reflect.TypeFor[interface{ readOnly() }]()
 )
@@ -80,6 +83,8 @@ func planParam(t reflect.Type, variadic bool) (param, error) {
 		return planOptional(t)
 	case t == typeView:
 		return param{typ: t, kind: tagView, wants: "an array", hint: "ArrayLike", set: setView}, nil
+	case t == typeStream:
+		return param{typ: t, kind: tagStream, flags: flagOptional, wants: "a stream of any library", hint: "Any", set: setStream}, nil
 	case t == typeObject:
 		return param{typ: t, kind: tagObject, wants: "an object", hint: "object", set: setObject}, nil
 	case t.Kind() == reflect.Slice && (variadic || !isElement(t.Elem())):
@@ -197,6 +202,19 @@ func planScalar(t reflect.Type) (param, error) {
 
 func setView(c *call, v *value, dst unsafe.Pointer) {
 	c.lend(v, (*memview.StridedMemoryView)(dst))
+}
+
+// setStream makes the view of the call's stream, on which C has ordered the
+// arrays. The caller keeps the stream alive until the call returns.
+func setStream(_ *call, v *value, dst unsafe.Pointer) { *(*stream.StreamView)(dst) = v.stream() }
+
+func (v *value) stream() stream.StreamView {
+	if v.tag == tagNone {
+		return stream.StreamView{}
+	}
+	d, err := driver.Default()
+	refuse(err) // C has used it by now
+	return stream.Known(d, driver.ContextHandle(v.b), driver.Device(int32(v.n)), driver.StreamHandle(v.a), nil)
 }
 
 func setObject(c *call, v *value, dst unsafe.Pointer) { *(*Object)(dst) = c.object(v) }
@@ -387,6 +405,15 @@ func (fn *function) planParams() error {
 			errs = append(errs, fmt.Errorf("%s: parameter %q: %w", fn.sig.name, s.name, err))
 		}
 		fn.params = append(fn.params, p)
+	}
+	streams := 0
+	for i := range fn.params {
+		if fn.params[i].kind == tagStream {
+			streams++
+		}
+	}
+	if streams > 1 {
+		errs = append(errs, fmt.Errorf("%s: more than one stream: the arrays are ordered on one", fn.sig.name))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)

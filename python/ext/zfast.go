@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/go-handoff/handoff/memview"
+	"github.com/go-handoff/handoff/stream"
 )
 
 // fastPath returns a direct call of f, or nil if there is none for its type.
@@ -1213,6 +1214,98 @@ func fastPath(f any) func(*call, context.Context) {
 			}
 			c.pushBool(x)
 		}
+	case func(memview.StridedMemoryView, stream.StreamView):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			f(v0, c.stream(1))
+		}
+	case func(memview.StridedMemoryView, stream.StreamView) error:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			if err := f(v0, c.stream(1)); err != nil {
+				c.fail(err)
+			}
+		}
+	case func(memview.StridedMemoryView, stream.StreamView) int:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			c.pushInt(int64(f(v0, c.stream(1))))
+		}
+	case func(memview.StridedMemoryView, stream.StreamView) (int, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			x, err := f(v0, c.stream(1))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushInt(int64(x))
+		}
+	case func(memview.StridedMemoryView, stream.StreamView) int64:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			c.pushInt(f(v0, c.stream(1)))
+		}
+	case func(memview.StridedMemoryView, stream.StreamView) (int64, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			x, err := f(v0, c.stream(1))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushInt(x)
+		}
+	case func(memview.StridedMemoryView, stream.StreamView) float64:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			c.pushFloat(f(v0, c.stream(1)))
+		}
+	case func(memview.StridedMemoryView, stream.StreamView) (float64, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			x, err := f(v0, c.stream(1))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushFloat(x)
+		}
+	case func(memview.StridedMemoryView, stream.StreamView) bool:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			c.pushBool(f(v0, c.stream(1)))
+		}
+	case func(memview.StridedMemoryView, stream.StreamView) (bool, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			x, err := f(v0, c.stream(1))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushBool(x)
+		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
@@ -1991,6 +2084,118 @@ func fastPath(f any) func(*call, context.Context) {
 			var v1 memview.StridedMemoryView
 			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
 			x, err := f(v0, v1, c.bool(2))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushBool(x)
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			f(v0, v1, c.stream(2))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) error:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			if err := f(v0, v1, c.stream(2)); err != nil {
+				c.fail(err)
+			}
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) int:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			c.pushInt(int64(f(v0, v1, c.stream(2))))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			x, err := f(v0, v1, c.stream(2))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushInt(int64(x))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) int64:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			c.pushInt(f(v0, v1, c.stream(2)))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int64, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			x, err := f(v0, v1, c.stream(2))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushInt(x)
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) float64:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			c.pushFloat(f(v0, v1, c.stream(2)))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (float64, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			x, err := f(v0, v1, c.stream(2))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushFloat(x)
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) bool:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			c.pushBool(f(v0, v1, c.stream(2)))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (bool, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			x, err := f(v0, v1, c.stream(2))
 			if err != nil {
 				c.fail(err)
 				return
@@ -2915,6 +3120,138 @@ func fastPath(f any) func(*call, context.Context) {
 			var v2 memview.StridedMemoryView
 			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
 			x, err := f(v0, v1, v2, c.bool(3))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushBool(x)
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			f(v0, v1, v2, c.stream(3))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) error:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			if err := f(v0, v1, v2, c.stream(3)); err != nil {
+				c.fail(err)
+			}
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) int:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			c.pushInt(int64(f(v0, v1, v2, c.stream(3))))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			x, err := f(v0, v1, v2, c.stream(3))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushInt(int64(x))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) int64:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			c.pushInt(f(v0, v1, v2, c.stream(3)))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int64, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			x, err := f(v0, v1, v2, c.stream(3))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushInt(x)
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) float64:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			c.pushFloat(f(v0, v1, v2, c.stream(3)))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (float64, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			x, err := f(v0, v1, v2, c.stream(3))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushFloat(x)
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) bool:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			c.pushBool(f(v0, v1, v2, c.stream(3)))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (bool, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			x, err := f(v0, v1, v2, c.stream(3))
 			if err != nil {
 				c.fail(err)
 				return
@@ -3979,6 +4316,158 @@ func fastPath(f any) func(*call, context.Context) {
 			var v3 memview.StridedMemoryView
 			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
 			x, err := f(v0, v1, v2, v3, c.bool(4))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushBool(x)
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			f(v0, v1, v2, v3, c.stream(4))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) error:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			if err := f(v0, v1, v2, v3, c.stream(4)); err != nil {
+				c.fail(err)
+			}
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) int:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			c.pushInt(int64(f(v0, v1, v2, v3, c.stream(4))))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			x, err := f(v0, v1, v2, v3, c.stream(4))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushInt(int64(x))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) int64:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			c.pushInt(f(v0, v1, v2, v3, c.stream(4)))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int64, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			x, err := f(v0, v1, v2, v3, c.stream(4))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushInt(x)
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) float64:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			c.pushFloat(f(v0, v1, v2, v3, c.stream(4)))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (float64, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			x, err := f(v0, v1, v2, v3, c.stream(4))
+			if err != nil {
+				c.fail(err)
+				return
+			}
+			c.pushFloat(x)
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) bool:
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			c.pushBool(f(v0, v1, v2, v3, c.stream(4)))
+		}
+	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (bool, error):
+		return func(c *call, _ context.Context) {
+			gen := c.lending()
+			var v0 memview.StridedMemoryView
+			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			var v1 memview.StridedMemoryView
+			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			var v2 memview.StridedMemoryView
+			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			var v3 memview.StridedMemoryView
+			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			x, err := f(v0, v1, v2, v3, c.stream(4))
 			if err != nil {
 				c.fail(err)
 				return

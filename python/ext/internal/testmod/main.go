@@ -22,6 +22,7 @@ import (
 	"github.com/go-handoff/handoff/dlpack/minifloat"
 	"github.com/go-handoff/handoff/memview"
 	"github.com/go-handoff/handoff/python/ext"
+	"github.com/go-handoff/handoff/stream"
 )
 
 type view = memview.StridedMemoryView
@@ -54,6 +55,10 @@ var module = ext.New("testmod", "Functions for the tests of python/ext.").
 	Func("flag(x)", func(x bool) bool { return x }, "Identity.").
 	Func("data(x)", func(x []byte) []byte { return x }, "Identity of bytes.").
 	Func("rodata(x)", func(x ext.ReadOnly[byte]) int { return len(x) }, "Length of bytes.").
+	// Streams.
+	Func("on_stream(x, *more, stream=None)", func(x view, more []view, s stream.StreamView) (uint64, int, string) {
+		return uint64(s.Handle()), int(s.Device()), x.Device().String()
+	}, "Handle and device of the stream that the arrays are ordered on, and the device of x.").
 	// Signatures.
 	Func("sig(a, b=2, /, c=3.5, *, d, e='x\\n', f=None, g=True)", func(a, b int, c float64, d int, e string, f *int, g bool) string {
 		if f == nil {

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""The benchmark table of the GPU side: streams, views and calls, against peers in the same run.
+
+    bench/gpu_bench.py [--rounds N] [--only TEXT] [--out FILE] [--strict]
+
+Needs a GPU with PyTorch; rows against cuda.core, CuPy and nanobind are left out
+where those are not installed, and said so. The exit status is 0 whatever the
+ratios are, unless --strict is given; without a GPU it is 0 too, with a line
+that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+BUILD = Path(__file__).resolve().parents[1] / "build"
+sys.path.insert(0, str(BUILD / "peers"))
+sys.path.insert(0, str(BUILD / "ext"))
+
+try:
+    import gobench  # first: the Go-made module that is loaded first serves them all
+except ImportError:
+    gobench = None
+import handoff  # noqa: E402
+from harness import Row, Side, report, run, statement  # noqa: E402
+
+
+def optional(name: str) -> Any:
+    """A module, or None where it cannot be imported."""
+    try:
+        return importlib.import_module(name)
+    except Exception:
+        return None
+
+
+def driver_loop(a: int, b: int) -> Side:
+    """Record and wait, called through ctypes-prepared arguments in batches: the two driver calls.
+
+    ctypes costs more than C does, so its own cost, measured with a driver call that does nothing,
+    is taken off.
+    """
+    cuda = ctypes.CDLL("libcuda.so.1")
+    event = ctypes.c_void_p()
+    assert cuda.cuEventCreate(ctypes.byref(event), 2) == 0
+    version = ctypes.c_int()
+    record, wait, nothing = cuda.cuEventRecord, cuda.cuStreamWaitEvent, cuda.cuDriverGetVersion
+    args_a, args_b = (event, ctypes.c_void_p(a)), (ctypes.c_void_p(b), event, ctypes.c_uint(0))
+    out = ctypes.byref(version)
+
+    def once() -> float:
+        n = 2000
+        start = time.perf_counter_ns()
+        for _ in range(n):
+            record(*args_a)
+            wait(*args_b)
+        middle = time.perf_counter_ns()
+        for _ in range(n):
+            nothing(out)
+            nothing(out)
+        return max(1.0, (2 * middle - start - time.perf_counter_ns()) / n)
+
+    return once
+
+
+def synced(side: Side, sync: Any) -> Side:
+    """A side that queues work: the queue is emptied after each batch, outside of what is timed."""
+
+    def once() -> float:
+        ns = side()
+        sync()
+        return ns
+
+    return once
+
+
+def stream_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
+    """Issue 3: wrapping and ordering streams."""
+    if core is None:
+        left_out.append("rows of streams: cuda.core is not installed")
+        return []
+    device = core.Device(0)
+    device.set_current()
+    ours = handoff.Device(0)
+    names: dict[str, Any] = {
+        "V": handoff.StreamView,
+        "t": torch.cuda.Stream(),
+        "d": device,
+        "a": ours.create_stream(),
+        "b": ours.create_stream(),
+        "s1": device.create_stream(),
+        "s2": device.create_stream(),
+    }
+    sync = torch.cuda.synchronize
+    return [
+        Row(
+            "wrap a PyTorch stream",
+            statement("V(t)", names),
+            "cuda.core",
+            statement("d.create_stream(t)", names),
+            0.5,
+        ),
+        Row(
+            "order stream b after stream a",
+            synced(statement("b.wait(a)", names), sync),
+            "cuda.core",
+            synced(statement("s2.wait(s1)", names), sync),
+            0.4,
+        ),
+    ]
+
+
+def view_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
+    """Issue 4: views of other libraries' arrays."""
+    utils = optional("cuda.core.utils") if core is not None else None
+    if utils is None:
+        left_out.append("rows of views: cuda.core is not installed")
+        return []
+    t = torch.zeros(32, 32, device="cuda")
+    a = torch.cuda.Stream()
+    names: dict[str, Any] = {
+        "t": t, "s": a.cuda_stream, "ours": handoff.StridedMemoryView, "theirs": utils.StridedMemoryView,
+    }  # fmt: skip
+    sync = torch.cuda.synchronize
+
+    def row(name: str, code: str, target: float) -> Row:
+        sides = [synced(statement(code.format(v=v), names), sync) for v in ("ours", "theirs")]
+        return Row(name, sides[0], "cuda.core", sides[1], target)
+
+    rows = [
+        row("view of a PyTorch tensor, no order", "{v}.from_dlpack(t, stream_ptr=-1)", 0.5),
+        row("view of a PyTorch tensor, ordered", "{v}.from_dlpack(t, stream_ptr=s)", 0.4),
+    ]
+    cupy = optional("cupy")
+    if cupy is None:
+        left_out.append("views of CuPy arrays: CuPy is not installed")
+        return rows
+    names["c"] = cupy.zeros((32, 32), "f4")
+    return [
+        *rows,
+        row("view of a CuPy array by DLPack, no order", "{v}.from_dlpack(c, stream_ptr=-1)", 0.7),
+        row("view of a CuPy array by DLPack, ordered", "{v}.from_dlpack(c, stream_ptr=s)", 0.5),
+        row("view of a CuPy array by CAI", "{v}.from_cuda_array_interface(c, stream_ptr=s)", 0.5),
+    ]
+
+
+def call_rows(torch: Any, left_out: list[str]) -> list[Row]:
+    """Issue 4: Go functions called from Python with GPU arrays."""
+    if gobench is None:
+        left_out.append("calls: gobench is not built")
+        return []
+    t = torch.zeros(1024, device="cuda")
+    a, b = torch.cuda.Stream(), torch.cuda.Stream()
+    names: dict[str, Any] = {"g1": gobench.take1, "g3": gobench.take3, "t": t, "b": handoff.StreamView(b)}
+    sync = torch.cuda.synchronize
+    rows = []
+    nanobind = optional("nanobind_peer")
+    if nanobind is None:
+        left_out.append("calls against nanobind: its peer is not built")
+    else:
+        names |= {"n1": nanobind.take1, "n3": nanobind.take3}
+        rows += [
+            Row(
+                "call, one PyTorch CUDA tensor",
+                statement("g1(t)", names),
+                "nanobind",
+                statement("n1(t)", names),
+                0.12,
+            ),
+            Row(
+                "call, three PyTorch CUDA tensors",
+                statement("g3(t, t, t)", names),
+                "nanobind",
+                statement("n3(t, t, t)", names),
+                0.08,
+            ),
+        ]
+        cupy = optional("cupy")
+        if cupy is None:
+            left_out.append("call, one CuPy array: CuPy is not installed")
+        else:
+            names["c"] = cupy.zeros(1024, "f4")
+            rows.append(
+                Row(
+                    "call, one CuPy array",
+                    statement("g1(c)", names),
+                    "nanobind",
+                    statement("n1(c)", names),
+                    1.0,
+                )
+            )
+    if hasattr(gobench, "on_stream"):
+        names["on"] = gobench.on_stream
+
+        def ordered() -> float:
+            with torch.cuda.stream(a):
+                return side()
+
+        side = synced(statement("on(t, stream=b)", names), sync)
+        rows.append(
+            Row(
+                "call, one PyTorch CUDA tensor, ordered on another stream",
+                ordered,
+                "record and wait",
+                synced(driver_loop(a.cuda_stream, b.cuda_stream), sync),
+                2.0,
+            )
+        )
+    return rows
+
+
+def main() -> int:
+    """Measures and reports."""
+    args = argparse.ArgumentParser(description="Print the benchmark table of the GPU side.")
+    args.add_argument("--rounds", type=int, default=15)
+    args.add_argument("--only", default="", metavar="TEXT", help="only rows whose name has TEXT")
+    args.add_argument("--out", type=Path, default=BUILD / "gpu_bench.json")
+    args.add_argument("--strict", action="store_true", help="exit with 1 when a row misses its target")
+    opts = args.parse_args()
+    if opts.rounds < 1:
+        args.error("--rounds must be at least 1")
+    torch = optional("torch")
+    if torch is None or not torch.cuda.is_available():
+        print("gpu_bench: there is no PyTorch with a GPU here; nothing is measured")
+        return 0
+    torch.cuda.init()
+    core = optional("cuda.core")
+    left_out: list[str] = []
+    rows = [
+        *stream_rows(torch, core, left_out),
+        *view_rows(torch, core, left_out),
+        *call_rows(torch, left_out),
+    ]
+    rows = [row for row in rows if opts.only in row.name]
+    if not rows:
+        for line in left_out:
+            print(f"left out: {line}")
+        print("no row to measure")
+        return 1
+    run(rows, opts.rounds)
+    missed = report(rows, opts.out, left_out)
+    return 1 if opts.strict and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
