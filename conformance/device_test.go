@@ -72,6 +72,22 @@ func TestOrderOfStreams(t *testing.T) {
 		require.True(t, found, rule)
 	}
 	clean(t, v)
+	t.Run("R153 copy", func(t *testing.T) {
+		_, p, _ := ordered(t)
+		p.Copy = true
+		clean1(t, p)
+	})
+}
+
+// clean1 is clean for a target that is used up by one run.
+func clean1(t *testing.T, target any) {
+	t.Helper()
+	results, err := conformance.CheckGo(target)
+	require.NoError(t, err)
+	require.NotEmpty(t, results)
+	for _, r := range results {
+		require.Falsef(t, r.Status.Bad(), "%s: %s", r.Rule, r.What)
+	}
 }
 
 // TestOrderOfStreamsCanFail: a producer that never orders, one that always
@@ -86,6 +102,13 @@ func TestOrderOfStreamsCanFail(t *testing.T) {
 		reported(t, results, "R190")
 		reported(t, results, "R191")
 		reported(t, results, "R192")
+	})
+	t.Run("copies elsewhere", func(t *testing.T) {
+		v, p, _ := ordered(t)
+		p.Producer, p.Copy = shares{v}, true
+		results, err := conformance.CheckGo(p)
+		require.NoError(t, err)
+		reported(t, results, "R153")
 	})
 	t.Run("always waits", func(t *testing.T) {
 		v, p, _ := ordered(t)
@@ -154,4 +177,12 @@ type refuses struct{ dlpack.Producer }
 
 func (refuses) DLPack(dlpack.Request) (dlpack.Capsule, error) {
 	return dlpack.Capsule{}, io.EOF
+}
+
+// shares answers a request for a copy with the memory itself, unordered.
+type shares struct{ dlpack.Producer }
+
+func (s shares) DLPack(r dlpack.Request) (dlpack.Capsule, error) {
+	r.Copy, r.Stream = dlpack.CopyIfNeeded, dlpack.StreamInt(-1)
+	return s.Producer.DLPack(r)
 }

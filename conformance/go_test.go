@@ -60,10 +60,21 @@ func TestOurOwnGoTypes(t *testing.T) {
 	}
 	p, err := slice.Export(true)
 	require.NoError(t, err)
-	results, err := conformance.CheckGo(conformance.Tensor{Addr: p, Versioned: true}) // consumed, so only once
+	clean1(t, conformance.Tensor{Addr: p, Versioned: true}) // consumed, so only once
+}
+
+func TestStreamsBetweenProtocols(t *testing.T) {
+	clean(t, conformance.Translate(func(v any) (any, error) {
+		s, err := cai.ParseCAIStream(v)
+		if err != nil {
+			return nil, err
+		}
+		return s.DLPack(dlpack.DeviceCUDA)
+	}))
+	results, err := conformance.CheckGo(conformance.Translate(func(any) (any, error) { return int64(0), nil }))
 	require.NoError(t, err)
-	for _, r := range results {
-		require.Falsef(t, r.Status.Bad(), "%s: %s", r.Rule, r.What)
+	for _, rule := range []string{"R184", "R187", "R284"} {
+		reported(t, results, rule)
 	}
 }
 

@@ -31,7 +31,13 @@ type Pending struct {
 	Done func() (bool, error)
 	// Finish lets the write happen and waits for it.
 	Finish func() error
+	// Copy asks for a copy (R153) instead of the memory itself.
+	Copy bool
 }
+
+// Translate turns the value under the key "stream" of the CUDA Array Interface
+// into the stream argument of DLPack's Python protocol: nil, or an integer.
+type Translate func(value any) (any, error)
 
 // Tensor is a DLManagedTensor or DLManagedTensorVersioned at an address, that
 // the caller owns: a pointer of C, as a target.
@@ -41,8 +47,8 @@ type Tensor dlpack.Capsule
 func InGo(id string) bool { return slices.Contains(goRules(), id) }
 
 // CheckGo runs the checks of the Go half on a target: a [dlpack.Producer], a
-// [cai.Producer], a [stream.StreamLike], a [Consumer], a [Pending], or a
-// [Tensor], which it consumes. A value that is several of them is checked as
+// [cai.Producer], a [stream.StreamLike], a [Consumer], a [Pending], a [Translate],
+// or a [Tensor], which it consumes. A value that is several of them is checked as
 // each. A target that is none of them gives an error.
 //
 // It uses the target from several goroutines, but never two at once.
@@ -71,6 +77,9 @@ func CheckGo(target any) ([]Result, error) {
 	case Pending:
 		known = true
 		c.pending(&x)
+	case Translate:
+		known = true
+		c.translate(x)
 	case Tensor:
 		known = true
 		c.at = "tensor"
@@ -452,6 +461,20 @@ func (c *goChecker) pending(p *Pending) {
 		got.Close()
 		return true
 	}
+	if p.Copy {
+		c.at = "a copy on the consumer's stream, a write pending"
+		got, err := p.Producer.DLPack(dlpack.Request{
+			MaxVersion: dlpack.ABIVersion, Stream: dlpack.StreamUint(p.Stream), Copy: dlpack.CopyAlways,
+		})
+		if c.expect(err == nil, "R150", "%v", err) {
+			c.expect(!done(), "R153", "the copy is not queued on the consumer's stream")
+			got.Close()
+		}
+		if err := p.Finish(); err != nil {
+			c.expect(false, "R153", "%v", err)
+		}
+		return
+	}
 	c.at = "stream -1, a write pending"
 	if ask(dlpack.StreamInt(-1)) {
 		c.expect(done(), "R127", "the consumer's stream waits")
@@ -480,6 +503,26 @@ func (c *goChecker) pending(p *Pending) {
 		i, err := x.CUDAArrayInterface()
 		c.expect(err == nil && i.Stream.IsNone(), "R192", "stream %v, %v", i.Stream, err)
 	}
+}
+
+// translate checks how streams pass from one protocol to the other.
+func (c *goChecker) translate(f Translate) {
+	for _, n := range []int64{1, 2, 4096} {
+		c.at = fmt.Sprintf("stream %d", n)
+		got, err := f(n)
+		same := err == nil && fmt.Sprint(got) == fmt.Sprint(n)
+		c.expect(same, "R284", "became %v, %v", got, err)
+		if n > 2 {
+			c.expect(same, "R187", "became %v, %v", got, err)
+		}
+	}
+	c.at = "stream None"
+	got, err := f(nil)
+	// Nothing is pending: nothing to order (-1).
+	c.expect(err == nil && fmt.Sprint(got) == "-1", "R284", "became %v, %v", got, err)
+	c.at = "stream 0"
+	_, err = f(int64(0))
+	c.expect(err != nil, "R184", "accepted")
 }
 
 // malformed is a sound tensor of 6 float32 and what is done to it.
@@ -565,7 +608,7 @@ func goRules() []string {
 		"R021", "R022", "R023", "R024", "R026", "R027", "R029", "R034", "R036", "R037", "R042", "R043", "R044", "R045",
 		"R046", "R047", "R049", "R050", "R056", "R057", "R060", "R061", "R063", "R067", "R070", "R084", "R116", "R117",
 		"R118", "R119", "R127", "R128", "R129", "R131", "R132", "R133", "R134", "R135", "R137", "R138", "R143", "R144",
-		"R149", "R150", "R151", "R152", "R154", "R155", "R167", "R169", "R170", "R172", "R173", "R176", "R178", "R184",
-		"R190", "R191", "R192", "R197", "R199", "R262", "R263", "R271", "R280", "R283", "R287",
+		"R149", "R150", "R151", "R152", "R153", "R154", "R155", "R167", "R169", "R170", "R172", "R173", "R176", "R178", "R184", "R187",
+		"R190", "R191", "R192", "R197", "R199", "R262", "R263", "R271", "R280", "R283", "R284", "R287",
 	}
 }

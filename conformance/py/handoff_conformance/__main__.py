@@ -15,6 +15,7 @@ import faulthandler
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from . import core, targets
@@ -71,7 +72,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     status = main()
     sys.__stdout__.flush()
     # Tensors that a library did not release would call into an interpreter that is gone.

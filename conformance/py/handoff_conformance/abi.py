@@ -13,8 +13,20 @@ import gc
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
-from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint8, c_uint16, c_uint32, c_uint64
-from ctypes import c_void_p, py_object
+from ctypes import (
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_ssize_t,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+    py_object,
+)
 from itertools import product
 from typing import Any
 

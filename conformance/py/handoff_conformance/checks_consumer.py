@@ -100,7 +100,9 @@ def taken(t: Target, v: Verdict, m: Managed, *, once: bool = True, producer: Any
                 v.expect(False, "R067" if box.error is not None else "R060", f"{what}: the deleter did not run")
 
 
-def refuse(t: Target, v: Verdict, rule: str, text: str, *, error: type | tuple[type, ...] | None = None, **kw: Any) -> None:
+def refuse(
+    t: Target, v: Verdict, rule: str, text: str, *, error: type | tuple[type, ...] | None = None, **kw: Any
+) -> None:
     """The tensor must be refused, and released once."""
     m = fake(t, v, text, rule, **kw)
     with taken(t, v, m) as r:
@@ -197,7 +199,10 @@ def take_other_major(t: Target, v: Verdict) -> None:
     if not _forms(t):
         raise Skip("takes no versioned tensors")
     for version in ((2, 0), (3, 7), (0, 5)):
-        v.input(f"version {version}, fields behind flags unreadable" if version[0] else f"version {version}", "R009")
+        v.input(
+            f"version {version}, fields behind flags unreadable" if version[0] else f"version {version}",
+            "R009",
+        )
         m = Managed(version=version, guard=version[0] != 0)
         p = Producer(m, device=(1, 0))
         with taken(t, v, m, producer=p) as r:
@@ -205,7 +210,11 @@ def take_other_major(t: Target, v: Verdict) -> None:
             v.expect(ok, "R008", "accepted")
             v.expect(ok, "R121", "the version of the capsule was not looked at")
             if ok:
-                v.expect(isinstance(r.error, (BufferError, RuntimeError, ValueError, TypeError)), "R008", brief(r.error))
+                v.expect(
+                    isinstance(r.error, (BufferError, RuntimeError, ValueError, TypeError)),
+                    "R008",
+                    brief(r.error),
+                )
         v.expect(m.deleted == 1 or not m.made, "R082", f"the deleter ran {m.deleted} times")
         if "R008" in v.broken:
             break
@@ -220,7 +229,11 @@ def take_unknown_values(t: Target, v: Verdict) -> None:
     refuse(t, v, "R027", "dtype code 200", dtype=(200, 32, 1))
     refuse(t, v, "R011", "dtype code 99 in version 1.9", dtype=(99, 8, 1), **extra)
     refuse(t, v, "R027", "float of 24 bits", dtype=(2, 24, 1))
-    m_device = ((2, 0), "R035", "CUDA memory at a wild address") if not t.gpu else ((10, 0), "R035", "ROCm memory at a wild address")
+    m_device = (
+        ((2, 0), "R035", "CUDA memory at a wild address")
+        if not t.gpu
+        else ((10, 0), "R035", "ROCm memory at a wild address")
+    )
     for (device, rule, text) in (m_device, ((99, 0), "R011", "device type 99"), ((5, 0), "R011", "device type 5"),
                                  ((7, 0), "R038", "a Vulkan handle")):  # fmt: skip
         m = fake(t, v, text, device=device, data=0xDEAD0000)
@@ -265,7 +278,11 @@ def take_dtypes(t: Target, v: Verdict) -> None:
     m = fake(t, v, "bool", shape=(4,), strides=(1,), dtype=(6, 8, 1), fill=b"\1\0\1\1")
     with taken(t, v, m) as r:
         if r.error is None and r.look is not None:
-            v.expect(r.look.dtype[1:] == (8, 1) and list(map(int, r.look.values())) == [1, 0, 1, 1], "R024", f"{r.look}")
+            v.expect(
+                r.look.dtype[1:] == (8, 1) and list(map(int, r.look.values())) == [1, 0, 1, 1],
+                "R024",
+                f"{r.look}",
+            )
             v.expect(r.look.dtype[0] == 6, "R289", f"bool was taken as {r.look.dtype}")
         elif r.error is not None:
             v.note(f"bool refused: {brief(r.error)}")
@@ -276,7 +293,15 @@ def take_dtypes(t: Target, v: Verdict) -> None:
             if r.error is None and r.look is not None:
                 want = [complex(2 * i, 2 * i + 1) for i in range(4)]
                 v.expect(r.look.dtype == (5, bits, 1) and r.look.values() == want, "R025", f"{r.look.values()[:2]}")
-    for code, bits, fmt in ((0, 8, "b"), (0, 16, "h"), (0, 64, "q"), (1, 8, "B"), (1, 32, "I"), (2, 16, "e"), (2, 64, "d")):
+    for code, bits, fmt in (
+        (0, 8, "b"),
+        (0, 16, "h"),
+        (0, 64, "q"),
+        (1, 8, "B"),
+        (1, 32, "I"),
+        (2, 16, "e"),
+        (2, 64, "d"),
+    ):
         fill = struct.pack(f"<6{fmt}", *range(6))
         m = fake(t, v, f"dtype ({code}, {bits}, 1)", dtype=(code, bits, 1), fill=fill)
         with taken(t, v, m) as r:
@@ -316,7 +341,15 @@ def take_impossible(t: Target, v: Verdict) -> None:
     need(t)
     big = 1 << 62
     for shape in ((big, 4), (1 << 32, 1 << 32, 16), (3, -1), (-5,)):
-        refuse(t, v, "R034", f"shape {shape}", shape=shape, strides=None, **({"version": (1, 0)} if _forms(t) else {}))
+        refuse(
+            t,
+            v,
+            "R034",
+            f"shape {shape}",
+            shape=shape,
+            strides=None,
+            **({"version": (1, 0)} if _forms(t) else {}),
+        )
     refuse(t, v, "R033", "2**61 float64 elements", shape=(1 << 61,), strides=(1,), dtype=(2, 64, 1))
     refuse(t, v, "R045", "data NULL, 6 elements", data=0)
     refuse(t, v, "R047", "ndim -1", ndim=-1)
@@ -331,7 +364,16 @@ def take_offsets(t: Target, v: Verdict) -> None:
     accept(t, v, "R042", "byte_offset 8", F[2:8], byte_offset=8)
     accept(t, v, "R039", "byte_offset 64, data at the base", F[16:22], byte_offset=64)
     accept(t, v, "R042", "byte_offset 8, no axes", [2.0], byte_offset=8, shape=(), strides=None)
-    accept(t, v, "R042", "byte_offset 8, unversioned, strides NULL", F[2:8], byte_offset=8, strides=None, versioned=False)
+    accept(
+        t,
+        v,
+        "R042",
+        "byte_offset 8, unversioned, strides NULL",
+        F[2:8],
+        byte_offset=8,
+        strides=None,
+        versioned=False,
+    )
     for shift in (4, 12, 20):
         accept(t, v, "R041", f"data {shift} above a multiple of 256", F[:6], shift=shift)
 
@@ -360,7 +402,16 @@ def take_strides(t: Target, v: Verdict) -> None:
     right_or_refused(t, v, "R048", "strides (1, 2)", [0.0, 2.0, 4.0, 1.0, 3.0, 5.0], strides=(1, 2))
     right_or_refused(t, v, "R048", "strides (8, 2)", [0.0, 2.0, 4.0, 8.0, 10.0, 12.0], strides=(8, 2))
     right_or_refused(t, v, "R052", "strides (0, 1)", F[:3] * 2, strides=(0, 1))
-    right_or_refused(t, v, "R053", "strides (-1)", [5.0, 4.0, 3.0, 2.0, 1.0, 0.0], shape=(6,), strides=(-1,), byte_offset=20)
+    right_or_refused(
+        t,
+        v,
+        "R053",
+        "strides (-1)",
+        [5.0, 4.0, 3.0, 2.0, 1.0, 0.0],
+        shape=(6,),
+        strides=(-1,),
+        byte_offset=20,
+    )
     right_or_refused(t, v, "R053", "strides (-3, 1)", [3.0, 4.0, 5.0, 0.0, 1.0, 2.0], strides=(-3, 1), byte_offset=12)
     accept(t, v, "R054", "shape (1, 3), strides (77, 1)", F[:3], shape=(1, 3), strides=(77, 1))
     accept(t, v, "R054", "shape (3, 1), strides (1, -5)", F[:3], shape=(3, 1), strides=(1, -5))
@@ -549,7 +600,11 @@ def asks_again(t: Target, v: Verdict) -> None:
         p = _Raises(e)
         v.input(f"a producer that raises {kind.__name__}")
         _, err = attempt(t.from_dlpack, p)
-        v.expect(err is e or (type(err) is kind and "the producer's own" in str(err)), "R163", f"got {err and brief(err)}")
+        v.expect(
+            err is e or (type(err) is kind and "the producer's own" in str(err)),
+            "R163",
+            f"got {err and brief(err)}",
+        )
         v.expect(p.calls <= 1, "R124", f"asked {p.calls} times")
 
 
@@ -560,7 +615,11 @@ def asks_without_dunders(t: Target, v: Verdict) -> None:
     for x in (object(), None, 5):
         v.input(f"{x!r}"[:20])
         _, err = attempt(t.from_dlpack, x)
-        v.expect(isinstance(err, AttributeError), "R158", f"{'accepted' if err is None else 'raised ' + brief(err)}")
+        v.expect(
+            isinstance(err, AttributeError),
+            "R158",
+            f"{'accepted' if err is None else 'raised ' + brief(err)}",
+        )
     m = fake(t, v, "no exchange table")
     p = Producer(m)
     r, err = attempt(t.from_dlpack, p)
@@ -615,7 +674,11 @@ def asks_device_and_copy(t: Target, v: Verdict) -> None:
     v.expect(isinstance(err, BufferError), "R160", f"{'accepted' if err is None else 'raised ' + brief(err)}")
     v.input("device='cpu', copy=False, memory on another device")
     _, err = attempt(t.from_dlpack, Gpu(Managed(device=(2, 0), data=0xDEAD0000)), device="cpu", copy=False)
-    v.expect(isinstance(err, (BufferError, ValueError)), "R161", f"{'accepted' if err is None else 'raised ' + brief(err)}")
+    v.expect(
+        isinstance(err, (BufferError, ValueError)),
+        "R161",
+        f"{'accepted' if err is None else 'raised ' + brief(err)}",
+    )
 
 
 @check("consumer", "R290", "R283", "R282")

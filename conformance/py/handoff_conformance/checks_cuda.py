@@ -12,7 +12,7 @@ from typing import Any
 from .checks_host import TYPESTR
 from .checks_producer import simple
 from .core import Skip, Verdict, attempt, brief, check
-from .targets import Target, Unsupported
+from .targets import Target
 
 WILD = 0x7F00DEAD0000
 
@@ -44,8 +44,16 @@ def cai_form(t: Target, v: Verdict) -> None:
     v.expect(ok, "R172", f"data {d!r}")
     st = cai.get("strides")
     if st is not None:
-        v.expect(isinstance(st, tuple) and len(st) == len(s) and all(isinstance(n, int) for n in st), "R178", f"{st!r}")
-    v.expect(isinstance(cai["version"], int) and not isinstance(cai["version"], bool), "R197", f"{cai['version']!r}")
+        v.expect(
+            isinstance(st, tuple) and len(st) == len(s) and all(isinstance(n, int) for n in st),
+            "R178",
+            f"{st!r}",
+        )
+    v.expect(
+        isinstance(cai["version"], int) and not isinstance(cai["version"], bool),
+        "R197",
+        f"{cai['version']!r}",
+    )
     stream = cai.get("stream")
     v.expect(stream is None or (isinstance(stream, int) and stream != 0), "R184", f"stream {stream!r}")
     if t.pending_stream is not None:
@@ -255,7 +263,11 @@ def stream_form(t: Target, v: Verdict) -> None:
         v.skip("R273", "no default streams to ask")
         return
     null, legacy, thread = t.default_streams()
-    v.expect(null is None or null.__cuda_stream__()[1] in (0, 1, 2), "R272", "the default stream has another handle")
+    v.expect(
+        null is None or null.__cuda_stream__()[1] in (0, 1, 2),
+        "R272",
+        "the default stream has another handle",
+    )
     v.expect(legacy.__cuda_stream__()[1] == 1 and thread.__cuda_stream__()[1] == 2, "R273", "not 1 and 2")
 
 

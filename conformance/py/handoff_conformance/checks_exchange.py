@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from ctypes import c_char_p, c_int64, c_void_p
+from ctypes import c_int64, c_void_p
+from pathlib import Path
 from typing import Any
 
 from . import abi
 from .abi import Managed
 from .checks_consumer import Producer, need
-from .checks_producer import exports, simple
+from .checks_producer import simple
 from .core import Skip, Verdict, attempt, brief, check
-from .targets import Target, Unsupported
+from .targets import Target
 
 NEW, OLD = "__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"
 
@@ -59,7 +60,7 @@ def table_form(t: Target, v: Verdict) -> None:
 
 def _code(address: int) -> bool:
     """Whether the address lies in an executable mapping."""
-    with open("/proc/self/maps") as maps:
+    with Path("/proc/self/maps").open() as maps:
         for line in maps:
             span, mode = line.split()[:2]
             if "x" in mode:
@@ -74,7 +75,12 @@ def table_export(t: Target, v: Verdict) -> None:
     """The two functions that describe an array: results, strides, who owns the lists, failures."""
     table, _ = table_of(t)
     out = c_void_p()
-    for dtype, shape, layout in (("float32", (2, 3), "C"), ("float32", (6,), "C"), ("float32", (2, 3), "sliced"), ("float32", (), "C")):
+    for dtype, shape, layout in (
+        ("float32", (2, 3), "C"),
+        ("float32", (6,), "C"),
+        ("float32", (2, 3), "sliced"),
+        ("float32", (), "C"),
+    ):
         x, err = attempt(t.array, dtype, shape, layout)
         if err is not None:
             continue
@@ -177,7 +183,11 @@ def table_stream(t: Target, v: Verdict) -> None:
     v.input("current_work_stream of the CPU")
     if v.expect(err is None and code == 0, "R109", f"returned {code}, {err and brief(err)}"):
         v.expect(out.value is None, "R109", f"wrote {out.value}")
-        v.expect(out.value is None or out.value not in ((1 << 64) - 1,), "R108", f"wrote {out.value:#x}" if out.value else "")
+        v.expect(
+            out.value is None or out.value not in ((1 << 64) - 1,),
+            "R108",
+            f"wrote {out.value:#x}" if out.value else "",
+        )
 
 
 @check("exchange", "R113")
@@ -277,7 +287,11 @@ def takes_table(t: Target, v: Verdict) -> None:
         lent = [m for m, c in zip(table.managed, table.calls, strict=True) if c == "lend"]
         del r, err
         gc.collect()
-        v.expect(all(m.deleted == 1 for m in owned), "R098", f"owned tensors were freed {[m.deleted for m in owned]} times")
+        v.expect(
+            all(m.deleted == 1 for m in owned),
+            "R098",
+            f"owned tensors were freed {[m.deleted for m in owned]} times",
+        )
         v.expect(all(m.deleted == 0 for m in lent), "R106", "a lent tensor was freed")
 
 

@@ -15,7 +15,9 @@ from .checks_producer import layouts, simple
 from .core import Skip, Verdict, attempt, brief, check
 from .targets import Module, Target, Unsupported
 
-TYPESTR = re.compile(r"^[<>|=]?(?:[bifucSVO]\d+|t\d+|U\d+|[mM]8\[\d*(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as|generic)(/\d+)?\])$")
+TYPESTR = re.compile(
+    r"^[<>|=]?(?:[bifucSVO]\d+|t\d+|U\d+|[mM]8\[\d*(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as|generic)(/\d+)?\])$"
+)
 
 
 def _interface(t: Target) -> tuple[Any, dict[str, Any]]:
@@ -42,7 +44,11 @@ def interface_form(t: Target, v: Verdict) -> None:
             continue
         s = ai["shape"]
         v.expect(isinstance(s, tuple) and all(isinstance(n, int) and n >= 0 for n in s), "R202", f"shape {s!r}")
-        v.expect(isinstance(ai["typestr"], str) and bool(TYPESTR.match(ai["typestr"])), "R203", f"{ai['typestr']!r}")
+        v.expect(
+            isinstance(ai["typestr"], str) and bool(TYPESTR.match(ai["typestr"])),
+            "R203",
+            f"{ai['typestr']!r}",
+        )
         data = ai.get("data")
         if isinstance(data, tuple) and not isinstance(t, Module):
             v.expect(isinstance(data[1], bool), "R280", f"data {data!r}")
@@ -51,12 +57,18 @@ def interface_form(t: Target, v: Verdict) -> None:
             if 0 not in shape and ai["typestr"][1:] == "f4":
                 steps = ai.get("strides") or tuple(4 * k for k in abi.row_major(s))
                 n = len(s)
-                got = [
-                    struct.unpack("<f", ctypes.string_at(data[0] + o, 4))[0] for o in abi.offsets(s, steps)
-                ] if n == len(steps) else None
+                got = (
+                    [struct.unpack("<f", ctypes.string_at(data[0] + o, 4))[0] for o in abi.offsets(s, steps)]
+                    if n == len(steps)
+                    else None
+                )
                 from .checks_producer import expected
 
-                v.expect(got == [float(i) for i in expected("float32", shape, layout)], "R282", f"strides {ai.get('strides')}")
+                v.expect(
+                    got == [float(i) for i in expected("float32", shape, layout)],
+                    "R282",
+                    f"strides {ai.get('strides')}",
+                )
 
 
 @check("array interface", "R205", "R220")
@@ -64,7 +76,17 @@ def interface_text_and_time(t: Target, v: Verdict) -> None:
     """Text counts characters, times have their unit in brackets."""
     _interface(t)
     numpy = getattr(t, "np", None)
-    made = [("U3", numpy.zeros(2, "U3")), ("M8[ms]", numpy.zeros(2, "M8[ms]")), ("m8[3us]", numpy.zeros(2, "m8[3us]"))] if numpy else t.extra_interfaces() if hasattr(t, "extra_interfaces") else []
+    made = (
+        [
+            ("U3", numpy.zeros(2, "U3")),
+            ("M8[ms]", numpy.zeros(2, "M8[ms]")),
+            ("m8[3us]", numpy.zeros(2, "m8[3us]")),
+        ]
+        if numpy
+        else t.extra_interfaces()
+        if hasattr(t, "extra_interfaces")
+        else []
+    )
     if not made:
         raise Skip("makes no arrays of text or times")
     for want, x in made:
@@ -208,7 +230,11 @@ def interface_owner(t: Target, v: Verdict) -> None:
         v.expect(werr is not None, "R211", "wrote")
         out, derr = attempt(lambda: abi.Export(r.__dlpack__(max_version=(1, 3))))
         if derr is None:
-            v.expect(not out.versioned or bool(out.flags & abi.READ_ONLY) or out.data != m.address, "R279", "the flag is lost")
+            v.expect(
+                not out.versioned or bool(out.flags & abi.READ_ONLY) or out.data != m.address,
+                "R279",
+                "the flag is lost",
+            )
             v.expect(out.versioned or out.data != m.address, "R279", "left unversioned")
         else:
             v.expect(isinstance(derr, BufferError), "R279", brief(derr))
@@ -251,11 +277,30 @@ def struct_form(t: Target, v: Verdict) -> None:
 class _AS:
     """An object with an array struct."""
 
-    def __init__(self, m: abi.Pages, *, two: int = 2, nd: int = 2, flags: int = 0x701, descr: int = 0, lists: bool = True) -> None:
+    def __init__(
+        self,
+        m: abi.Pages,
+        *,
+        two: int = 2,
+        nd: int = 2,
+        flags: int = 0x701,
+        descr: int = 0,
+        lists: bool = True,
+    ) -> None:
         self.m = m
         self.shape, self.strides = (ctypes.c_ssize_t * 2)(2, 3), (ctypes.c_ssize_t * 2)(12, 4)
         a = ctypes.addressof
-        self.s = PyArrayInterface(two, nd, b"f", 4, flags, a(self.shape) if lists else None, a(self.strides) if lists else None, m.address, descr or None)
+        self.s = PyArrayInterface(
+            two,
+            nd,
+            b"f",
+            4,
+            flags,
+            a(self.shape) if lists else None,
+            a(self.strides) if lists else None,
+            m.address,
+            descr or None,
+        )
         abi._alive.append(self)
 
     @property
@@ -328,7 +373,15 @@ def layouts_any(t: Target) -> list[tuple[str, tuple[int, ...], Any]]:
     if isinstance(t, Module):
         return [("C", (), t.any())]
     out = []
-    for layout, shape in (("C", (2, 3)), ("C", ()), ("F", (2, 3)), ("sliced", (2, 3)), ("readonly", (4,)), ("C", (6,)), ("C", (1, 3))):
+    for layout, shape in (
+        ("C", (2, 3)),
+        ("C", ()),
+        ("F", (2, 3)),
+        ("sliced", (2, 3)),
+        ("readonly", (4,)),
+        ("C", (6,)),
+        ("C", (1, 3)),
+    ):
         x, err = attempt(t.array, "float32", shape, layout)
         if err is None:
             out.append((layout, shape, x))
@@ -386,7 +439,11 @@ def buffer_export(t: Target, v: Verdict) -> None:
             if flags in (abi.SIMPLE, abi.ND):
                 v.expect(not view.strides, "R239", "strides are not NULL")
             v.expect(not view.suboffsets, "R244", "suboffsets without INDIRECT")
-            v.expect(bool(view.readonly) == readonly or bool(flags & abi.WRITABLE), "R242", f"readonly {view.readonly}")
+            v.expect(
+                bool(view.readonly) == readonly or bool(flags & abi.WRITABLE),
+                "R242",
+                f"readonly {view.readonly}",
+            )
             abi.release_buffer(view)
 
 
@@ -491,7 +548,11 @@ def buffer_taken(t: Target, v: Verdict) -> None:
         b = abi.buffer_of(struct.pack("<4q", 1, 2, 3, 4), (2,), (size,), fmt=code.encode(), itemsize=size)
         r, err = attempt(take, b)
         got = attempt(t.look, r)[0] if err is None else None
-        v.expect(err is None and (got is None or got.dtype == (0, 8 * size, 1)), "R249", f"{err and brief(err)} {got}")
+        v.expect(
+            err is None and (got is None or got.dtype == (0, 8 * size, 1)),
+            "R249",
+            f"{err and brief(err)} {got}",
+        )
     v.input("formats 'Zf' and 'Zd'")
     for fmt, size in ((b"Zf", 8), (b"Zd", 16)):
         r, err = attempt(take, abi.buffer_of(RAW(), (2,), (size,), fmt=fmt, itemsize=size))
@@ -538,7 +599,11 @@ def buffer_held(t: Target, v: Verdict) -> None:
         v.expect(got is None or got.readonly is True, "R243", "the view says that it may be written")
         out, derr = attempt(lambda: abi.Export(r.__dlpack__(max_version=(1, 3))))
         if derr is None:
-            v.expect(bool(out.flags & abi.READ_ONLY) or out.data != ctypes.addressof(block), "R279", "the flag is lost")
+            v.expect(
+                bool(out.flags & abi.READ_ONLY) or out.data != ctypes.addressof(block),
+                "R279",
+                "the flag is lost",
+            )
         del r, werr, out, derr
         gc.collect()
         v.expect(counts.count("get") == counts.count("release"), "R230", f"{counts}")

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 from ctypes import c_void_p
+from pathlib import Path
 from typing import Any
 
 from . import abi, native
@@ -95,7 +96,11 @@ def export_layouts(t: Target, v: Verdict) -> None:
             for r in ("R003",):
                 v.skip(r, "exports no versioned tensors")
         else:
-            v.expect(e.version is not None and e.version[0] == 1 and e.version[1] < 100, "R003", f"version {e.version}")
+            v.expect(
+                e.version is not None and e.version[0] == 1 and e.version[1] < 100,
+                "R003",
+                f"version {e.version}",
+            )
         some = True
         if isinstance(t, Module):
             v.expect(0 <= e.t.ndim <= 64, "R001", f"ndim {e.t.ndim}")
@@ -298,7 +303,11 @@ def _dtype_check(rule: str) -> Any:
                 continue
             done = True
             lanes2 = rule == "R023" and e.dtype == (17, 4, 2)
-            v.expect(e.dtype == want or lanes2 or (rule == "R007" and e.dtype[0] == want[0]), rule, f"dtype {e.dtype}")
+            v.expect(
+                e.dtype == want or lanes2 or (rule == "R007" and e.dtype[0] == want[0]),
+                rule,
+                f"dtype {e.dtype}",
+            )
             if rule == "R007":
                 if e.versioned:
                     v.expect(e.version is not None and e.version >= (1, 1), rule, f"{dtype} in version {e.version}")
@@ -441,7 +450,7 @@ def _leaks(t: Target, kw: dict[str, Any]) -> bool:
     """Whether dropping fresh capsules of large arrays keeps their memory."""
 
     def resident() -> int:
-        with open("/proc/self/statm") as f:
+        with Path("/proc/self/statm").open() as f:
             return int(f.read().split()[1]) * abi.PAGE
 
     def rounds(n: int) -> None:
@@ -483,7 +492,11 @@ def capsule_destructor(t: Target, v: Verdict) -> None:
         gc.collect()
         if not calls:
             # Some free without going through the field; then nothing leaks.
-            v.expect(not _leaks(t, kw), "R077", "the deleter was not called when the fresh capsule died, and memory leaks")
+            v.expect(
+                not _leaks(t, kw),
+                "R077",
+                "the deleter was not called when the fresh capsule died, and memory leaks",
+            )
             v.note("frees a fresh capsule without calling the deleter field")
         v.expect(len(calls) <= 1 and calls in ([], [address]), "R060", f"the deleter was called {len(calls)} times")
         if calls:
@@ -514,14 +527,18 @@ def capsule_destructor(t: Target, v: Verdict) -> None:
 def capsule_name_storage(t: Target, v: Verdict) -> None:
     """The name of a capsule has static storage: two capsules share it, and it outlives them."""
     x = exports(t)
-    cap = x.__dlpack__()  if attempt(x.__dlpack__)[1] is None else x.__dlpack__(max_version=(1, 3))
+    cap = x.__dlpack__() if attempt(x.__dlpack__)[1] is None else x.__dlpack__(max_version=(1, 3))
     where, text = abi.name_address(cap), abi.name_of(cap)
     del cap
     junk = [b"x" * n for n in range(8, 64) for _ in range(8)]
     gc.collect()
     now = ctypes.string_at(where)
     v.expect(now == text, "R074", f"the name {text!r} became {now[:16]!r} after the capsule died")
-    heap = [line for line in open("/proc/self/maps") if "[heap]" in line] if sys.platform == "linux" else []
+    heap = (
+        [line for line in Path("/proc/self/maps").read_text().splitlines() if "[heap]" in line]
+        if sys.platform == "linux"
+        else []
+    )
     for line in heap:
         lo, hi = (int(a, 16) for a in line.split()[0].split("-"))
         v.expect(not lo <= where < hi, "R074", "the name lies on the heap")
@@ -687,7 +704,11 @@ def dl_device(t: Target, v: Verdict) -> None:
         if err is None and abi.Export(cap).device == d:
             v.note(f"serves {d}")
             continue
-        v.expect(isinstance(err, BufferError), "R144", f"{'exported on ' + str(abi.Export(cap).device) if err is None else 'raised ' + brief(err)}")
+        v.expect(
+            isinstance(err, BufferError),
+            "R144",
+            f"{'exported on ' + str(abi.Export(cap).device) if err is None else 'raised ' + brief(err)}",
+        )
     for d in {own, (1, 0)}:
         v.input(f"dl_device={d}")
         cap, err = attempt(x.__dlpack__, max_version=(1, 3), dl_device=d)
@@ -779,4 +800,8 @@ def accelerator_to_cpu(t: Target, v: Verdict) -> None:
         v.skip("R146", "does not serve the CPU")
         return
     e = abi.Export(cap)
-    v.expect(e.device == (1, 0) and e.values() == list(range(len(e.values()))), "R146", f"{e.device} {e.values()[:4]}")
+    v.expect(
+        e.device == (1, 0) and e.values() == list(range(len(e.values()))),
+        "R146",
+        f"{e.device} {e.values()[:4]}",
+    )

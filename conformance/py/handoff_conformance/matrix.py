@@ -37,10 +37,28 @@ def cells() -> list[dict[str, Any]]:
         rules = _DTYPE_RULES.get(d, ("R007", "R027") if d.startswith("float8") else ("R027", "R039"))
         out.append({"protocol": "dlpack", "case": d, "dtype": d, "shape": (2, 3), "layout": "C", "rules": rules})
     for name, shape, layout, rules in LAYOUTS:
-        out.append({"protocol": "dlpack", "case": name, "dtype": "float32", "shape": shape, "layout": layout, "rules": rules})
+        out.append(
+            {
+                "protocol": "dlpack",
+                "case": name,
+                "dtype": "float32",
+                "shape": shape,
+                "layout": layout,
+                "rules": rules,
+            }
+        )
     for protocol, base in (("buffer", ("R230", "R231")), ("array interface", ("R206", "R219"))):
-        out.append({"protocol": protocol, "case": "float32", "dtype": "float32", "shape": (2, 3), "layout": "C", "rules": base})
-        for name, shape, layout, rules in LAYOUTS:
+        out.append(
+            {
+                "protocol": protocol,
+                "case": "float32",
+                "dtype": "float32",
+                "shape": (2, 3),
+                "layout": "C",
+                "rules": base,
+            }
+        )
+        for name, shape, layout, _ in LAYOUTS:
             if layout in ("sliced", "reversed", "readonly"):
                 more = {"buffer": {"readonly": ("R242", "R243")}, "array interface": {"readonly": ("R211",)}}[protocol]
                 out.append({"protocol": protocol, "case": name, "dtype": "float32", "shape": shape, "layout": layout,
@@ -84,7 +102,10 @@ def exchange(p: Target, c: Target, cell: dict[str, Any]) -> dict[str, Any]:
         return {"status": "refused", "what": f"{by} raised {brief(err)}", "how": type(err).__name__}
     after, lerr = attempt(c.look, r)
     if after is None or perr is not None or before is None:
-        return {"status": "taken", "what": f"taken; cannot be looked into: {brief(lerr or perr or Exception())}"}
+        return {
+            "status": "taken",
+            "what": f"taken; cannot be looked into: {brief(lerr or perr or Exception())}",
+        }
     size = max(after.dtype[1] * after.dtype[2] // 8, 1)
     n = 1
     for s in after.shape:
@@ -100,7 +121,11 @@ def exchange(p: Target, c: Target, cell: dict[str, Any]) -> dict[str, Any]:
     readonly = bool(p.readonly_arrays or before.readonly or cell["layout"] == "readonly")
     text = f"{after.dtype} {after.shape} strides {after.strides}"
     if same and readonly and after.readonly is False and not c.readonly_arrays:
-        return {"status": "zero-copy", "what": f"shared; read-only memory came out writable; {text}", "lost": True}
+        return {
+            "status": "zero-copy",
+            "what": f"shared; read-only memory came out writable; {text}",
+            "lost": True,
+        }
     if not same:
         return {"status": "copied", "what": f"copied, {text}"}
     if not readonly and cell["dtype"] in _PLAIN and cell["layout"] != "broadcast":

@@ -21,7 +21,13 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance", "rules of the exchange protocols")
-    group.addoption("--conformance", action="append", default=[], metavar="TARGET", help="test this library or module:factory")
+    group.addoption(
+        "--conformance",
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="test this library or module:factory",
+    )
     group.addoption("--conformance-strict", action="store_true", help="fail on rules of any strength")
 
 
@@ -54,7 +60,9 @@ class _Target(pytest.Collector):
     records: dict[str, dict[str, Any]] | None = None
 
     def collect(self) -> list[pytest.Item]:
-        out = subprocess.run([sys.executable, "-m", "handoff_conformance", "list"], capture_output=True, text=True, check=True)
+        out = subprocess.run(
+            [sys.executable, "-m", "handoff_conformance", "list"], capture_output=True, text=True, check=True
+        )
         items: list[pytest.Item] = []
         for line in out.stdout.splitlines():
             check = json.loads(line)

@@ -84,7 +84,9 @@ def _refuse(struct: Any, cap: Any, name: bytes, address: int, kind: Any, text: s
 
 def _take(cap: Any) -> Any:
     name = abi.name_of(cap)
-    if name not in (b"dltensor", b"dltensor_versioned") and not (bad("R076") or (bad("R081") and b"used" in (name or b""))):
+    if name not in (b"dltensor", b"dltensor_versioned") and not (
+        bad("R076") or (bad("R081") and b"used" in (name or b""))
+    ):
         raise ValueError(f"capsule {name!r}")
     address = abi.pointer_of(cap)
     new = b"versioned" in (name or b"") or name == b"nonsense"
@@ -138,15 +140,13 @@ def _take(cap: Any) -> Any:
     n = 1
     for s in shape:
         n *= s
-    if any(s < 0 for s in shape) or n * size >= 1 << 63:
-        if not (bad("R034") or (bad("R033") and len(shape) == 1)):
-            raise refuse("size")
+    impossible = any(s < 0 for s in shape) or n * size >= 1 << 63
+    if impossible and not (bad("R034") or (bad("R033") and len(shape) == 1)):
+        raise refuse("size")
     if n and not t.data and not bad("R045"):
         raise refuse("data NULL")
-    if not n and (bad("R044") or (bad("R041") and False)):
+    if not n and bad("R044"):
         raise refuse("no elements")
-    if not n and t.data == 0xDEAD0000 and bad("R044"):
-        ctypes.string_at(t.data, 1)
     strides = abi.ints(t.strides, ndim) if t.strides and ndim else row_major(shape)
     if ndim and not t.strides:
         if bad("R051") and new and m.version.minor >= 2:
@@ -357,7 +357,8 @@ def _from_struct(x: Any) -> Any:
         raise ValueError("shape is NULL")
     shape, steps = abi.ints(s.shape, s.nd), abi.ints(s.strides, s.nd)
     a = Array(s.data, shape, tuple(k // s.itemsize for k in steps), (2, 8 * s.itemsize, 1),
-              readonly=not s.flags & 0x400 and not bad("R224"), owner=None if bad("R228") else (x, cap), kind="view")  # fmt: skip
+              readonly=not s.flags & 0x400 and not bad("R224"), owner=None if bad("R228") else (x, cap),
+              kind="view")  # fmt: skip
     if bad("R223"):
         a.ravel = lambda: a.look_values()  # type: ignore[attr-defined]
         a.look_values = lambda: abi.read(a.address, a.shape, a.strides, a.dtype)  # type: ignore[attr-defined]

@@ -64,7 +64,9 @@ def _getbuffer(obj: int, view: int, flags: int) -> int:
 def _exporter() -> type:
     """A type with the buffer slot, to be subclassed."""
     slots = (abi._Slot * 2)(abi._Slot(1, native.address("hc_getbuffer")), abi._Slot(0, None))
-    spec = abi._Spec(b"handoff_conformance.Exporter", object.__basicsize__, 0, 1 << 18 | 1 << 10, ctypes.addressof(slots))
+    spec = abi._Spec(
+        b"handoff_conformance.Exporter", object.__basicsize__, 0, 1 << 18 | 1 << 10, ctypes.addressof(slots)
+    )
     abi._alive.extend((slots, spec))
     return abi.api.PyType_FromSpec(ctypes.addressof(spec))
 
@@ -137,11 +139,15 @@ class Array(Exporter):
         stream, version = kw.get("stream"), kw.get("max_version")
         dl_device, copy = kw.get("dl_device"), kw.get("copy")
         self._check_stream(stream)
-        if version is not None and not bad("R120"):
-            if not (isinstance(version, tuple) and len(version) == 2 and all(isinstance(i, int) for i in version)):
-                raise TypeError("max_version must be a pair of ints")
+        pair = isinstance(version, tuple) and len(version) == 2 and all(isinstance(i, int) for i in version)
+        if version is not None and not pair and not bad("R120"):
+            raise TypeError("max_version must be a pair of ints")
         if self.kind in ("byteorder", "oddstride", "unexportable"):
-            rules = {"byteorder": ("R030", "R291"), "oddstride": ("R058", "R281"), "unexportable": ("R157", "R285")}
+            rules = {
+                "byteorder": ("R030", "R291"),
+                "oddstride": ("R058", "R281"),
+                "unexportable": ("R157", "R285"),
+            }
             if _fault not in rules[self.kind]:
                 raise BufferError("cannot be described")
         if bad("R143") and "dl_device" in kw and dl_device is None:
@@ -291,7 +297,14 @@ class Array(Exporter):
             ctypes.memmove(pages.address + i * size, self.address + o * size, size)
         if bad("R146"):
             ctypes.memset(pages.address, 0x11, 4)
-        c = Array(pages.address, self.shape, row_major(self.shape), self.dtype, owner=pages, device=device or self.device)
+        c = Array(
+            pages.address,
+            self.shape,
+            row_major(self.shape),
+            self.dtype,
+            owner=pages,
+            device=device or self.device,
+        )
         new = isinstance(version, tuple) and version[0] >= 1
         flags = abi.IS_COPIED if new and not bad("R017") and not bad("R152") else 0
         return c._capsule(new, None, flags)
@@ -320,7 +333,12 @@ class Array(Exporter):
         if bad("R282"):
             steps = self.strides
         typestr = self.text or ("|" if size == 1 else "<") + (name or "")
-        d: dict[str, Any] = {"shape": self.shape, "typestr": typestr, "data": (self.address, self.readonly), "version": 3}
+        d: dict[str, Any] = {
+            "shape": self.shape,
+            "typestr": typestr,
+            "data": (self.address, self.readonly),
+            "version": 3,
+        }
         if self.strides != row_major(self.shape):
             d["strides"] = steps
         if bad("R283"):
@@ -342,7 +360,9 @@ class Array(Exporter):
         shape, strides = (c_ssize_t * 8)(*self.shape), (c_ssize_t * 8)(*(s * size for s in self.strides))
         flags = 0x700 | (0x4 if bad("R226") else 0)
         a = ctypes.addressof
-        s = abi.PyArrayInterface(3 if bad("R221") else 2, n, b"f", size, flags, a(shape), a(strides), self.address, None)
+        s = abi.PyArrayInterface(
+            3 if bad("R221") else 2, n, b"f", size, flags, a(shape), a(strides), self.address, None
+        )
         abi._alive.append((s, shape, strides, self))
         return abi.api.PyCapsule_New(a(s), None, None)
 
@@ -361,8 +381,10 @@ class Array(Exporter):
             d["data"] = (d["data"][0], False)
         if self.strides != row_major(self.shape):
             d["strides"] = tuple(s * max(self.dtype[1] // 8, 1) for s in self.strides)
-        change = {"R169": ("shape", list(self.shape)), "R170": ("typestr", "float32"), "R172": ("data", (self.address, 0)),
-                  "R178": ("strides", (4,)), "R184": ("stream", 0), "R197": ("version", "3"), "R192": ("stream", 1)}  # fmt: skip
+        change = {"R169": ("shape", list(self.shape)), "R170": ("typestr", "float32"),
+                  "R172": ("data", (self.address, 0)),
+                  "R178": ("strides", (4,)), "R184": ("stream", 0), "R197": ("version", "3"),
+                  "R192": ("stream", 1)}  # fmt: skip
         if _fault in change:
             d[change[_fault][0]] = change[_fault][1]
         if bad("R167"):
@@ -419,7 +441,12 @@ class Array(Exporter):
             return memoryview(b"")
 
 
-_DELETERS = {"R063": "hc_delete_gil", "R064": "hc_delete_gil", "R065": "hc_delete_finalized", "R066": "hc_delete_raises"}
+_DELETERS = {
+    "R063": "hc_delete_gil",
+    "R064": "hc_delete_gil",
+    "R065": "hc_delete_finalized",
+    "R066": "hc_delete_raises",
+}
 _DESTRUCTORS = {
     "R060": "hc_destructor_twice", "R077": "hc_nothing", "R078": "hc_destructor_blind", "R059": "hc_destructor_null",
     "R079": "hc_destructor_raises",
@@ -464,7 +491,11 @@ class Reference(Target):
         if self.pretends_gpu:
             self.stream = lambda: Stream(4096) if not bad("R260") else type("S", (), {"__cuda_stream__": (0, 4096)})()
             self.pending_stream = lambda: {} if bad("R190") else {"stream": 4096}
-            self.default_streams = lambda: (Stream(7 if bad("R272") else 0), Stream(3 if bad("R273") else 1), Stream(2))
+            self.default_streams = lambda: (
+                Stream(7 if bad("R272") else 0),
+                Stream(3 if bad("R273") else 1),
+                Stream(2),
+            )
             self.dlpack_stream = self._dlpack_stream
             self.from_cai = self._from_cai
             self.take_stream = self._take_stream
@@ -584,7 +615,13 @@ class Reference(Target):
                 elif bad("R113"):
                     abi.SET_ERROR(set_error or 0)(ctx, b"MemoryError", b"too large")
                 return -1
-            m = Managed(shape, row_major(shape), version=(1, 3), dtype=(t.dtype.code, t.dtype.bits, t.dtype.lanes), poison=False)
+            m = Managed(
+                shape,
+                row_major(shape),
+                version=(1, 3),
+                dtype=(t.dtype.code, t.dtype.bits, t.dtype.lanes),
+                poison=False,
+            )
             c_void_p.from_address(out).value = m.address
             return 0
 

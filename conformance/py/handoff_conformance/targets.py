@@ -144,7 +144,11 @@ class NumPy(Target):
         size = array.itemsize
         kind = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}[ai["typestr"][1]]
         return Look(
-            ai["data"][0], array.shape, tuple(s // size for s in array.strides), (kind, size * 8, 1), ai["data"][1]
+            ai["data"][0],
+            array.shape,
+            tuple(s // size for s in array.strides),
+            (kind, size * 8, 1),
+            ai["data"][1],
         )
 
 
@@ -426,9 +430,7 @@ class Handoff(Target):
         from .abi import row_major
 
         strides = array.strides if array.strides is not None else row_major(array.shape)
-        return Look(
-            array.ptr, array.shape, strides, array.dlpack_dtype, array.readonly, array.__dlpack_device__()
-        )
+        return Look(array.ptr, array.shape, strides, array.dlpack_dtype, array.readonly, array.__dlpack_device__())
 
     def write(self, array: Any, index: int, value: Any) -> None:
         if array.readonly:

@@ -14,7 +14,9 @@ from handoff_conformance.checks import CHECKS
 
 RULES = sorted({r for c in CHECKS.values() for r in c.rules})
 # Rules whose reference pretends to have a GPU.
-GPU = {f"R{n:03d}" for n in (*range(126, 132), 37, 142, 145, 146, *range(166, 199), 260, 261, 262, 263, *range(264, 278))}
+GPU = {
+    f"R{n:03d}" for n in (*range(126, 132), 37, 142, 145, 146, *range(166, 199), 260, 261, 262, 263, *range(264, 278))
+}
 GPU |= {"R287", "R288"}
 ROCM = {"R133", "R134"}
 # Not broken by a reference, with the reason.
@@ -39,7 +41,10 @@ def run(fault: str, only: set[str]) -> dict[str, list[str]]:
             out.write(json.dumps({"start": c.name, "rules": c.rules}) + "\n")
             out.flush()
             record = core.run(c, t)
-            out.write(json.dumps({"done": {r: s["status"] + " " + s.get("what", "") for r, s in record["rules"].items()}}) + "\n")
+            out.write(
+                json.dumps({"done": {r: s["status"] + " " + s.get("what", "") for r, s in record["rules"].items()}})
+                + "\n"
+            )
             out.flush()
         out.close()
         os._exit(0)
