@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"io"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,30 @@ import (
 // ordered is device memory with a write pending, and a stream of a consumer.
 func ordered(t *testing.T) (v memview.StridedMemoryView, p conformance.Pending, mine *device.Stream) {
 	t.Helper()
+	v, p, mine, _ = prepare(t)
+	return v, p, mine
+}
+
+// orderedFor is ordered with the consumer's stream.
+func orderedFor(t *testing.T) (v memview.StridedMemoryView, p conformance.Pending, theirs *device.Stream) {
+	t.Helper()
+	v, p, _, theirs = prepare(t)
+	return v, p, theirs
+}
+
+// takeOn takes what is described, keeping the view that describes itself.
+func takeOn(v memview.StridedMemoryView, order stream.Order) func(cai.Interface) (io.Closer, error) {
+	return func(i cai.Interface) (io.Closer, error) {
+		got, err := memview.FromCAI(&i, memview.Unowned(), order, nil)
+		if err != nil {
+			return nil, err
+		}
+		return closer(func() error { runtime.KeepAlive(v); return got.Release() }), nil
+	}
+}
+
+func prepare(t *testing.T) (v memview.StridedMemoryView, p conformance.Pending, mine, theirs *device.Stream) {
+	t.Helper()
 	ctx := context.Background()
 	testdriver.Open(t)
 	d, err := device.Open(0)
@@ -32,7 +57,7 @@ func ordered(t *testing.T) (v memview.StridedMemoryView, p conformance.Pending, 
 		})
 		return s
 	}
-	mine, theirs := newStream(), newStream()
+	mine, theirs = newStream(), newStream()
 	mem, err := d.Memory()
 	require.NoError(t, err)
 	b, err := device.Allocate(mem, 64, mine)
@@ -51,7 +76,7 @@ func ordered(t *testing.T) (v memview.StridedMemoryView, p conformance.Pending, 
 			}
 			return theirs.Synchronize(ctx)
 		},
-	}, mine
+	}, mine, theirs
 }
 
 // TestOrderOfStreams runs the rules about streams on the software device, or on
@@ -72,6 +97,11 @@ func TestOrderOfStreams(t *testing.T) {
 		require.True(t, found, rule)
 	}
 	clean(t, v)
+	t.Run("R188 taken by description", func(t *testing.T) {
+		v, p, theirs := orderedFor(t)
+		p.TakeCAI = takeOn(v, stream.On(theirs.View()))
+		clean1(t, p)
+	})
 	t.Run("R153 copy", func(t *testing.T) {
 		_, p, _ := ordered(t)
 		p.Copy = true
@@ -102,6 +132,13 @@ func TestOrderOfStreamsCanFail(t *testing.T) {
 		reported(t, results, "R190")
 		reported(t, results, "R191")
 		reported(t, results, "R192")
+	})
+	t.Run("ignores the stream of a description", func(t *testing.T) {
+		v, p, _ := orderedFor(t)
+		p.TakeCAI = takeOn(v, stream.NoSync())
+		results, err := conformance.CheckGo(p)
+		require.NoError(t, err)
+		reported(t, results, "R188")
 	})
 	t.Run("copies elsewhere", func(t *testing.T) {
 		v, p, _ := ordered(t)

@@ -33,6 +33,10 @@ type Pending struct {
 	Finish func() error
 	// Copy asks for a copy (R153) instead of the memory itself.
 	Copy bool
+	// TakeCAI, if not nil, is a consumer under test: it takes what the
+	// producer describes for work on Stream, which has to wait for the stream
+	// that is named (R188).
+	TakeCAI func(cai.Interface) (io.Closer, error)
 }
 
 // Translate turns the value under the key "stream" of the CUDA Array Interface
@@ -475,6 +479,21 @@ func (c *goChecker) pending(p *Pending) {
 		}
 		return
 	}
+	if x, ok := p.Producer.(cai.Producer); ok && p.TakeCAI != nil {
+		c.at = "taken by its description, a write pending"
+		i, err := x.CUDAArrayInterface()
+		if c.expect(err == nil, "R188", "%v", err) {
+			got, err := p.TakeCAI(i)
+			if c.expect(err == nil, "R188", "%v", err) {
+				c.expect(!done(), "R188", "its stream does not wait for the stream that is named")
+				defer got.Close()
+			}
+		}
+		if err := p.Finish(); err != nil {
+			c.expect(false, "R188", "%v", err)
+		}
+		return
+	}
 	c.at = "stream -1, a write pending"
 	if ask(dlpack.StreamInt(-1)) {
 		c.expect(done(), "R127", "the consumer's stream waits")
@@ -608,7 +627,7 @@ func goRules() []string {
 		"R021", "R022", "R023", "R024", "R026", "R027", "R029", "R034", "R036", "R037", "R042", "R043", "R044", "R045",
 		"R046", "R047", "R049", "R050", "R056", "R057", "R060", "R061", "R063", "R067", "R070", "R084", "R116", "R117",
 		"R118", "R119", "R127", "R128", "R129", "R131", "R132", "R133", "R134", "R135", "R137", "R138", "R143", "R144",
-		"R149", "R150", "R151", "R152", "R153", "R154", "R155", "R167", "R169", "R170", "R172", "R173", "R176", "R178", "R184", "R187",
+		"R149", "R150", "R151", "R152", "R153", "R154", "R155", "R167", "R169", "R170", "R172", "R173", "R176", "R178", "R184", "R187", "R188",
 		"R190", "R191", "R192", "R197", "R199", "R262", "R263", "R271", "R280", "R283", "R284", "R287",
 	}
 }

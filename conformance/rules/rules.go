@@ -12,6 +12,7 @@ package rules
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -87,11 +88,11 @@ func All() []Rule { return table }
 
 // Get returns the rule with a number such as "R047", or nil.
 func Get(id string) *Rule {
-	var n int
 	if len(id) != 4 || id[0] != 'R' {
 		return nil
 	}
-	if _, err := fmt.Sscanf(id[1:], "%03d", &n); err != nil || n < 1 || n > len(table) {
+	n, err := strconv.ParseUint(id[1:], 10, 16)
+	if err != nil || n < 1 || n > uint64(len(table)) {
 		return nil
 	}
 	return &table[n-1]
