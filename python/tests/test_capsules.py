@@ -434,7 +434,7 @@ def test_capsule_of_no_memory_has_a_destructor() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape, strides",
+    ("shape", "strides"),
     [
         ((0, 3), (2**63 - 1, -(2**63))),
         ((2**62, 4, 0), (1, 1, 1)),

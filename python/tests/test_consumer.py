@@ -322,7 +322,7 @@ def test_exporting_obj_is_kept() -> None:
     assert sys.getrefcount(p) == before
 
 
-@pytest.mark.parametrize("base, readonly", [(bytes, True), (bytearray, False), (object, False)])
+@pytest.mark.parametrize(("base", "readonly"), [(bytes, True), (bytearray, False), (object, False)])
 @pytest.mark.parametrize("versioned", [False, True])
 def test_R057_a_legacy_capsule_of_an_object_whose_buffer_is_read_only(
     base: type, readonly: bool, versioned: bool, raises: Any
