@@ -152,7 +152,7 @@ def jax_cases() -> Iterator[Case]:
         yield Case(
             "jax",
             f"{dtype} [2 3]",
-            lambda dtype=dtype: jnp.asarray(START, dtype=dtype, device=host).reshape(2, 3).block_until_ready(),
+            lambda dtype=dtype: jnp.asarray(START, dtype, device=host).reshape(2, 3).block_until_ready(),
             lambda a: a.unsafe_buffer_pointer(),
             np_values,
             writable=None,
