@@ -129,9 +129,9 @@ wheel: $(VENV)/.base
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist ./python
 	@ls -l dist
 
-generate:
-	$(GO) generate ./...
-	$(PYTHON) scripts/readme.py
+generate: $(VENV)/.test
+	PATH='$(CURDIR)/$(VENV)/bin':"$$PATH" $(GO) generate ./...
+	$(PY) scripts/readme.py
 
 fmt: $(BUILD)/tools/.stamp $(VENV)/.dev
 	$(BUILD)/tools/gofumpt -w $$(git ls-files '*.go')

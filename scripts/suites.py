@@ -141,7 +141,12 @@ def check_suites() -> list[Suite]:
     suites = [
         Suite("gofumpt", [str(TOOLS / "gofumpt"), "-l", *gofiles], quiet=True),
         Suite("go vet, no cgo", [GO, "vet", "./..."], env=nocgo),
-        Suite("generated files", [PYTHON, "scripts/unchanged.py", GO, "generate", "./..."]),
+        Suite(
+            "generated files",
+            [PYTHON, "scripts/unchanged.py", GO, "generate", "./..."],
+            # Generators in Python find this environment's libraries.
+            env={"PATH": f"{Path(PYTHON).parent}{os.pathsep}{os.environ.get('PATH', '')}"},
+        ),
     ]
     for mod in modules():
         suites += [

@@ -2,14 +2,15 @@
 
     python gen.py [--nvrtc libnvrtc.so.13]
 
-Needs NVRTC of CUDA 13 and no GPU. The version of the PTX language is lowered to
-the oldest one that has everything the code uses, so that older drivers can
-load it; ptxas, if it is found beside NVRTC, checks that.
+Needs NVRTC of CUDA 13, from the system or the package nvidia-cuda-nvrtc, and no
+GPU. The version of the PTX language is lowered to the oldest one that has
+everything the code uses, so that older drivers can load it; ptxas, if it is found beside NVRTC, checks that.
 """
 
 import argparse
 import ctypes
 import hashlib
+import importlib.util
 import pathlib
 import re
 import subprocess
@@ -47,9 +48,18 @@ def compile_ptx(path: str, source: bytes) -> tuple[str, str]:
     return text.value.decode(), f"{major.value}.{minor.value}"
 
 
+def nvrtc() -> str:
+    """The library of the Python package, if that is installed; otherwise the system's."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for found in pathlib.Path(folder).glob("*/lib/libnvrtc.so.13"):
+            return str(found)
+    return "libnvrtc.so.13"
+
+
 def main() -> None:
     p = argparse.ArgumentParser()
-    p.add_argument("--nvrtc", default="libnvrtc.so.13")
+    p.add_argument("--nvrtc", default=nvrtc())
     p.add_argument("--ptxas", default="ptxas")
     args = p.parse_args()
     source = (HERE / "copy.cu").read_bytes()
