@@ -339,12 +339,16 @@ static void last_buffer(ho_owner *o)
 	ho_PyObject *keep = o->ptr;
 
 	if (!atomic_load_explicit(&ho_forked, memory_order_relaxed)) {
-		/* Whoever drops last may hold the GIL, and the driver may wait. */
-		int locked = ho_py.PyGILState_Check != NULL && ho_py.PyGILState_Check();
+		/* Whoever drops last may hold the GIL, and the driver may wait. Once
+		 * Python ends there is nothing to give up. */
+		int alive = ho_python_enter() == 0;
+		int locked = alive && ho_py.PyGILState_Check != NULL && ho_py.PyGILState_Check();
 		void *saved = locked ? ho_py.PyEval_SaveThread() : NULL;
 		ho_go_gpu.close(o->u, &f);
 		if (locked)
 			ho_py.PyEval_RestoreThread(saved);
+		if (alive)
+			ho_python_leave();
 		free(f.text);
 	}
 	if (keep != NULL)

@@ -33,6 +33,18 @@ int ho_view_live(const ho_view *v, const char *op)
 	return HO_LIKELY(!v->released) ? 0 : ho_raise(HO_X_CLOSED, 0, op, "the view was released");
 }
 
+/* Whether something known is pending on v's memory: 1, 0, or -1 with an
+ * exception set. The per-thread default stream means another stream on another
+ * thread (R278). */
+static int is_pending(const ho_view *v, const char *op)
+{
+	if (HO_LIKELY(!v->ordered) || !is_cuda(v->t.device.device_type) || is_empty(v))
+		return 0;
+	if (HO_UNLIKELY((uintptr_t)v->stream == 2 && !pthread_equal(v->thread, pthread_self())))
+		return ho_raise(HO_X_STREAM, 278, op, "the view is ordered on the per-thread default stream of another thread");
+	return 1;
+}
+
 /* ---- Import ------------------------------------------------------------- */
 
 int ho_view_imported(ho_view *v, uint32_t arg_flags, int mode, const ho_stream_ref *on)
@@ -390,8 +402,9 @@ int ho_view_order_for(ho_view *v, uint64_t consumer)
 
 	/* Nothing known is pending: the view was taken with -1, so that ordering is
 	 * its user's. */
-	if (!v->ordered || !is_cuda(v->t.device.device_type) || is_empty(v))
-		return 0;
+	int some = is_pending(v, "__dlpack__");
+	if (some <= 0)
+		return some;
 	if (to.handle <= 2 && from.handle <= 2)
 		to.ctx = from.ctx;
 	return ho_stream_order("__dlpack__", (int)v->t.device.device_id, &from, &to);
@@ -404,8 +417,9 @@ int ho_view_host_wait(ho_view *v)
 	ho_result st;
 	ho_driver *d;
 
-	if (HO_LIKELY(!v->ordered) || !is_cuda(v->t.device.device_type) || is_empty(v))
-		return 0;
+	int some = is_pending(v, op);
+	if (some <= 0)
+		return some;
 	if (ho_stream_place(op, (int)v->t.device.device_id, &s) != 0 || (d = ho_gpu()) == NULL)
 		return -1;
 	HO_UNLOCKED(st = ho_stream_poll(&d->t, (ho_context)s.ctx, (ho_stream)s.handle);
@@ -419,8 +433,9 @@ int ho_view_table_ready(ho_view *v)
 	uint64_t now = ho_stream_current((int)v->t.device.device_id);
 	ho_stream_ref have = pending(v), current = { now, 0, NULL };
 
-	if (!v->ordered || !is_cuda(v->t.device.device_type) || is_empty(v) || ho_stream_same(&have, &current))
-		return 0;
+	int some = is_pending(v, "exchange table");
+	if (some <= 0 || ho_stream_same(&have, &current))
+		return some < 0 ? -1 : 0;
 	/* The table does not order (R102), and tells only one stream. */
 	return ho_raise(HO_X_BUFFER, 103, "exchange table",
 	                "the view is ordered on stream 0x%llx, and data is handed out on 0x%llx: use "
@@ -543,8 +558,8 @@ int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on)
 		return -1;
 	for (int i = 0; i < 2; i++) {
 		ho_stream_ref from = pending(both[i]);
-		if (both[i]->ordered && !is_empty(both[i]) &&
-		    ho_stream_order(op, (int)both[i]->t.device.device_id, &from, &s) != 0)
+		int some = is_pending(both[i], op);
+		if (some < 0 || (some > 0 && ho_stream_order(op, (int)both[i]->t.device.device_id, &from, &s) != 0))
 			return -1;
 	}
 	if (copy_on(dst, src, &s, 0) != 0)
@@ -570,8 +585,17 @@ ho_owner *ho_view_to_host(ho_view *v, DLTensor *out, int64_t *strides)
 		ho_py.PyErr_NoMemory();
 		return NULL;
 	}
-	if (ho_stream_place("__dlpack__", (int)v->t.device.device_id, &s) != 0)
+	if (is_pending(v, "__dlpack__") < 0 || ho_stream_place("__dlpack__", (int)v->t.device.device_id, &s) != 0)
 		return NULL;
+	if (!v->ordered && !is_empty(v)) {
+		/* The host sees complete data (R146), and nobody said what to wait for. */
+		ho_gpu_fault f = { 0 };
+		HO_UNLOCKED(ho_go_gpu.sync_device((int)v->t.device.device_id, &f));
+		if (f.kind != HO_FAULT_NONE) {
+			ho_gpu_raise("__dlpack__", &f);
+			return NULL;
+		}
+	}
 	ho_owner *o = ho_owner_alloc((size_t)bytes, &data);
 	ho_view *host = o != NULL ? ho_view_alloc(ho_view_type, v->t.ndim) : NULL;
 	if (host == NULL) {

@@ -1,6 +1,8 @@
 /* Shared between the C files of the bridge; nothing outside includes it. */
 #pragma once
 
+#include <pthread.h>
+
 #include "bridge.h"
 
 #define HO_HIDDEN __attribute__((visibility("hidden")))
@@ -240,6 +242,7 @@ typedef struct ho_view {
 	int8_t produced; /* 1: producer is known */
 	int8_t released; /* 1: release_on gave the memory back */
 	uint64_t stream_ctx; /* where stream belongs to; 0: not known */
+	pthread_t thread;    /* whose per-thread default stream it is, if stream is one */
 	uint64_t producer;   /* raw handle of the stream that the producer works on */
 	int64_t dims[16];
 } ho_view;
@@ -251,6 +254,8 @@ static inline void ho_view_pending(ho_view *v, uint64_t handle, uint64_t ctx)
 	v->stream = (void *)(uintptr_t)handle;
 	v->stream_ctx = ctx;
 	v->ordered = 1;
+	if (HO_UNLIKELY(handle == 2))
+		v->thread = pthread_self();
 }
 
 static inline int ho_is_view(ho_PyObject *o)

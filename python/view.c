@@ -85,7 +85,8 @@ ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *expor
 	v->flags = (arg->flags & HO_ARG_READONLY ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
 	           (arg->flags & HO_ARG_PADDED ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : 0);
 	v->stream = arg->stream;
-	v->ordered = (arg->flags & (HO_ARG_PRODUCER | HO_ARG_ORDERED)) != 0;
+	if (HO_UNLIKELY(arg->flags & (HO_ARG_PRODUCER | HO_ARG_ORDERED)))
+		ho_view_pending(v, (uint64_t)(uintptr_t)arg->stream, 0);
 	v->itemsize = ho_dtype_bytes(arg->dtype);
 	ho_view_ready(v);
 	if (arg->held == HO_HELD_OBJECT && arg->hold.object == exporter) {
@@ -122,6 +123,7 @@ ho_view *ho_view_sub(ho_view *v, void *data, int32_t ndim, const int64_t *shape,
 	s->stream_ctx = v->stream_ctx;
 	s->producer = v->producer;
 	s->ordered = v->ordered;
+	s->thread = v->thread;
 	s->produced = v->produced;
 	s->itemsize = v->itemsize;
 	s->owner = v->owner;

@@ -552,3 +552,39 @@ def test_two_devices(gate: Any) -> None:
         open_gate()
     sa.sync()
     assert read(v, sb) == [4] * SIZE
+
+
+def test_R278_ordered_on_the_per_thread_stream(device: Device, stream: Any) -> None:
+    import threading
+
+    v = take("cai", device.allocate(SIZE, stream=stream), stream, 2)
+    v.__dlpack__(stream=1, max_version=(1, 0))
+    seen: list[Any] = []
+
+    def use() -> None:
+        try:
+            v.__dlpack__(stream=1, max_version=(1, 0))
+        except handoff.StreamError as e:
+            seen.append(e.rule)
+
+    t = threading.Thread(target=use)
+    t.start()
+    t.join()
+    assert seen == ["R278"]
+
+
+def test_a_dict_that_changes_while_it_is_read(device: Device, stream: Any) -> None:
+    class Index:
+        def __init__(self, d: dict[str, Any]) -> None:
+            self.d = d
+
+        def __index__(self) -> int:
+            self.d.clear()
+            gc.collect()
+            return 8
+
+    b = device.allocate(SIZE, stream=stream)
+    d: dict[str, Any] = {"typestr": "|u1", "data": (b.handle, False), "version": 3, "strides": (8, 1)}
+    d["shape"] = (Index(d), Index(d))
+    p = type("P", (), {"__cuda_array_interface__": d})()
+    assert StridedMemoryView.from_cuda_array_interface(p, stream).shape == (8, 8)
