@@ -349,9 +349,9 @@ int ho_stream_order(const char *op, int dev, const ho_stream_ref *a, const ho_st
 		return 0;
 	if ((d = ho_gpu()) == NULL)
 		return -1;
-	if (from.handle > PER_THREAD && to.handle > PER_THREAD && dev >= 0) {
-		/* Two created streams, most likely of the device's primary context; if
-		 * not, the driver refuses the event and we ask. */
+	if (dev >= 0) {
+		/* Most likely both are of the device's primary context, to which default
+		 * streams do belong; if not, the driver refuses the event and we ask. */
 		ho_context ctx = from.ctx != 0 ? (ho_context)from.ctx : ho_gpu_context(dev);
 		if (ctx == 0)
 			return -1;
