@@ -163,15 +163,15 @@ type dlTensor struct {
 }
 
 type dlLegacy struct {
-	t       dlTensor
-	context uintptr
-	deleter uintptr
+	t dlTensor
+	_ uintptr // the context
+	_ uintptr // the deleter
 }
 
 type dlVersioned struct {
 	major, minor uint32
-	context      uintptr
-	deleter      uintptr
+	_            uintptr // the context
+	_            uintptr // the deleter
 	flags        uint64
 	t            dlTensor
 }
