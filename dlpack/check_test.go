@@ -189,3 +189,13 @@ func TestCheckAddressRange(t *testing.T) {
 		require.ErrorIs(t, d.Check(), dlpack.ErrOverflow)
 	})
 }
+
+// R038: what a device without addresses calls data has no arithmetic.
+func TestDescAddr(t *testing.T) {
+	d := dlpack.Desc{Data: 0x3000, ByteOffset: 0x30, Device: dlpack.Device{Type: dlpack.DeviceCPU}}
+	require.Equal(t, uintptr(0x3030), d.Addr())
+	d.Device.Type = dlpack.DeviceVulkan
+	require.Equal(t, uintptr(0x3000), d.Addr())
+	d.Data = 0
+	require.Zero(t, d.Addr())
+}

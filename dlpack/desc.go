@@ -33,11 +33,12 @@ type Desc struct {
 	Version Version
 }
 
-// Addr returns the address of the first element. It is 0 if Data is, and is
-// meaningful only if [DeviceType.HasAddresses] is true.
+// Addr returns the address of the first element, as [Managed.Addr] does. It is
+// 0 if Data is; for a device that [DeviceType.HasAddresses] denies it is the
+// opaque handle, without the offset (R038).
 func (d *Desc) Addr() uintptr {
-	if d.Data == 0 {
-		return 0
+	if d.Data == 0 || !d.Device.Type.HasAddresses() {
+		return d.Data
 	}
 	return d.Data + uintptr(d.ByteOffset)
 }
