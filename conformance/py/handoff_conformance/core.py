@@ -128,9 +128,12 @@ def attempt(f: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Exce
         return None, e
 
 
-def settle(done: Callable[[], bool], seconds: float = 1.0) -> bool:
+PATIENCE = 1.0  # seconds to wait for a library that releases late
+
+
+def settle(done: Callable[[], bool], seconds: float | None = None) -> bool:
     """Collects garbage until done, as some libraries release late and on other threads."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + (PATIENCE if seconds is None else seconds)
     while not done():
         gc.collect()
         if time.monotonic() > end:
