@@ -144,6 +144,23 @@ ho_PyObject *ho_error_class(int code)
 	return classes[c] != NULL ? classes[c] : ho_py.PyExc_BufferError;
 }
 
+static void set_rule(ho_PyObject *e, const char *number)
+{
+	ho_PyObject *value = ho_py.PyUnicode_FromStringAndSize(number, 4);
+	if (value == NULL || ho_py.PyObject_SetAttrString(e, "rule", value) != 0)
+		ho_py.PyErr_Clear();
+	ho_xdecref(value);
+}
+
+/* The rule in a message of the Go code, "... (R047): invalid layout", or NULL. */
+static const char *find_rule(const char *message)
+{
+	for (const char *p = message; (p = strstr(p, "(R")) != NULL; p++)
+		if (strspn(p + 2, "0123456789") == 3 && p[5] == ')')
+			return p + 1;
+	return NULL;
+}
+
 int ho_raise(int code, int rule, const char *op, const char *format, ...)
 {
 	char detail[512], text[640], number[16];
@@ -158,23 +175,16 @@ int ho_raise(int code, int rule, const char *op, const char *format, ...)
 		snprintf(text + n, sizeof text - (size_t)n, " (%s)", number);
 
 	ho_PyObject *class = ho_error_class(code);
-	/* Foreign names are not always UTF-8. */
-	ho_PyObject *message = ho_py.PyUnicode_FromString(text);
-	if (message == NULL) {
-		ho_py.PyErr_Clear();
-		ho_py.PyErr_SetString(class, "handoff: exchange failed; the reason is not valid UTF-8");
+	/* Foreign names are not always UTF-8, and may be cut within a character. */
+	ho_PyObject *message = ho_py.PyUnicode_DecodeUTF8(text, (ho_ssize)strlen(text), "replace");
+	if (message == NULL)
 		return -1;
-	}
 	ho_PyObject *e = ho_py.PyObject_CallFunctionObjArgs(class, message, NULL);
 	ho_py.Py_DecRef(message);
 	if (e == NULL)
 		return -1;
-	if (rule != 0) {
-		ho_PyObject *value = ho_py.PyUnicode_FromString(number);
-		if (value == NULL || ho_py.PyObject_SetAttrString(e, "rule", value) != 0)
-			ho_py.PyErr_Clear();
-		ho_xdecref(value);
-	}
+	if (rule != 0)
+		set_rule(e, number);
 	ho_py.PyErr_SetObject((ho_PyObject *)HO_TYPE(e), e);
 	ho_py.Py_DecRef(e);
 	return -1;
@@ -182,17 +192,24 @@ int ho_raise(int code, int rule, const char *op, const char *format, ...)
 
 int ho_raise_named(const char *class_name, const char *message)
 {
+	const char *rule = NULL;
 	ho_PyObject *class = builtin_class(class_name, strlen(class_name));
 	if (class == NULL) {
 		int i = index_of(class_name);
 		class = classes[i >= 0 ? i : C_GO];
+		rule = find_rule(message);
 	}
 	if (class == NULL)
 		class = ho_py.PyExc_RuntimeError;
 	ho_PyObject *text = ho_py.PyUnicode_FromString(message);
 	if (text == NULL)
 		return -1;
-	ho_py.PyErr_SetObject(class, text);
+	ho_PyObject *e = rule != NULL ? ho_py.PyObject_CallFunctionObjArgs(class, text, NULL) : NULL;
+	if (e != NULL)
+		set_rule(e, rule);
+	if (rule == NULL || e != NULL)
+		ho_py.PyErr_SetObject(class, e != NULL ? e : text);
+	ho_xdecref(e);
 	ho_py.Py_DecRef(text);
 	return -1;
 }

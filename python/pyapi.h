@@ -277,6 +277,7 @@ enum {
 	X(ho_PyObject *, PyBool_FromLong, (long)) \
 	X(ho_PyObject *, PyUnicode_FromString, (const char *)) \
 	X(ho_PyObject *, PyUnicode_FromStringAndSize, (const char *, ho_ssize)) \
+	X(ho_PyObject *, PyUnicode_DecodeUTF8, (const char *, ho_ssize, const char *)) \
 	X(ho_PyObject *, PyUnicode_FromFormat, (const char *, ...)) \
 	X(ho_PyObject *, PyUnicode_InternFromString, (const char *)) \
 	X(const char *, PyUnicode_AsUTF8AndSize, (ho_PyObject *, ho_ssize *)) \

@@ -278,3 +278,9 @@ def test_entries_that_change_the_dict_while_it_is_read(where: str) -> None:
     v = StridedMemoryView.from_array_interface(x)
     assert entries == {}
     assert (v.shape, v.strides, v.dlpack_dtype, v.readonly) == ((2, 3), (4, 1), (2, 32, 1), False)
+
+
+def test_a_message_that_is_cut_within_a_character_keeps_its_rule(raises: Any) -> None:
+    for n in range(4):
+        with raises(handoff.Error, "R203"):
+            StridedMemoryView.from_array_interface(Exporter(typestr="<" + "x" * n + "\u20ac" * 40))

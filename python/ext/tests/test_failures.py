@@ -64,6 +64,13 @@ def test_panics(m: ModuleType, call: Callable[[ModuleType], object], text: str) 
     assert m.i(1) == 1
 
 
+def test_rule(m: ModuleType) -> None:
+    """The number of a broken rule is in the exception's attribute too."""
+    with pytest.raises(BufferError) as e:
+        m.fails("dtype")
+    assert e.value.rule == "R022"  # type: ignore[attr-defined]
+
+
 def test_nil_dereference(run: Run) -> None:
     """A fault in Go code is a panic, with Python's own fault handler installed before."""
     done = run(
