@@ -32,9 +32,6 @@ func TestSpeed(t *testing.T) {
 	drv, ctx := d.Driver(), a.Context().Handle()
 	pool, err := d.Pool()
 	require.NoError(t, err)
-	restore, err := d.SetCurrent() // as it is for the loop in C
-	require.NoError(t, err)
-	defer func() { require.NoError(t, restore()) }()
 
 	order := func(n int) (time.Duration, bool) { return cloop.Order(a.Handle(), b.Handle(), n) }
 	alloc := func(n int) (time.Duration, bool) { return cloop.AllocFree(a.Handle(), 1024, n) }
@@ -64,6 +61,9 @@ func TestSpeed(t *testing.T) {
 		}, attrs},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			restore, err := d.SetCurrent() // as it is for the loop in C, on the thread of this test
+			require.NoError(t, err)
+			defer func() { require.NoError(t, restore()) }()
 			const batch, rounds = 500, 41
 			var ours, peer []time.Duration
 			for range rounds {

@@ -25,6 +25,11 @@ import (
 // be left when they are done.
 func TestMain(m *testing.M) {
 	testlib.Setup()
+	// A kernel that is loaded by its first launch waits for the whole context,
+	// and so for the work that a test blocks on purpose.
+	if err := os.Setenv("CUDA_MODULE_LOADING", "EAGER"); err != nil {
+		panic(err)
+	}
 	if mode := os.Getenv("LAUNCH_TEST_CHILD"); mode != "" {
 		os.Exit(child(mode))
 	}

@@ -28,11 +28,6 @@ func Open(t testing.TB) *driver.Driver {
 		}
 		require.NoError(t, soft.Enable(nil))
 	}
-	if Real() {
-		// A kernel that is loaded by its first launch waits for the whole
-		// context, and so for the work that a test blocks on purpose.
-		require.NoError(t, os.Setenv("CUDA_MODULE_LOADING", "EAGER"))
-	}
 	d, err := driver.Default()
 	require.NoError(t, err)
 	return d
