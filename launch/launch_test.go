@@ -57,8 +57,13 @@ func TestLaunchOnForeignStream(t *testing.T) {
 	require.NoError(t, err)
 	closeLater(t, s)
 	b := upload[int32](t, s, 1, 2)
+	cfg := launch.Config{Grid: launch.D1(1), Block: launch.D1(2)}
+	// The first launch may load the kernel, and that waits for the whole
+	// context: before it is blocked, then.
+	require.NoError(t, launch.Launch(s, cfg, k, b, int32(0), int64(2)))
+	require.NoError(t, s.Synchronize(t.Context()))
 	release := testdriver.Block(t, d, ctx, foreign)
-	require.NoError(t, launch.Launch(s, launch.Config{Grid: launch.D1(1), Block: launch.D1(2)}, k, b, int32(5), int64(2)))
+	require.NoError(t, launch.Launch(s, cfg, k, b, int32(5), int64(2)))
 	done, err := s.Done()
 	require.NoError(t, err)
 	require.False(t, done, "the kernel waits for the work of the stream's owner")
@@ -441,6 +446,8 @@ func TestBufferClosedAfterLaunch(t *testing.T) { // B159: freed after the work o
 	b, err := s.Device().Allocate(4, s)
 	require.NoError(t, err)
 	keep := upload[int32](t, s, 0)
+	require.NoError(t, launch.Launch(s, one, k, keep, int32(0), int64(1))) // loads the kernel
+	require.NoError(t, s.Synchronize(t.Context()))
 	require.NoError(t, other.Wait(s))
 	release := testdriver.Block(t, s.Device().Driver(), other.Context().Handle(), other.Handle())
 	require.NoError(t, b.Fill32(3, other))
