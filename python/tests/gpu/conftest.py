@@ -36,9 +36,23 @@ def device() -> handoff.Device:
     return DEVICES[0]
 
 
+def warm(device: handoff.Device, stream: Any) -> None:
+    """Loads what copies need: on a GPU that may wait for the device, and so for a closed gate."""
+    for kind in ("device", "pinned", "managed"):
+        b = device.allocate(64, stream=stream, kind=kind)  # type: ignore[arg-type]
+        b.fill(0, stream=stream)
+        view = handoff.StridedMemoryView.from_buffer(b, (64,), dtype="uint8")
+        host = handoff.Array.zeros((64,), "uint8")
+        view.copy_to(host, stream)
+        view.copy_from(host, stream)
+        stream.sync()
+        b.close()
+
+
 @pytest.fixture
 def stream(device: handoff.Device) -> Iterator[Any]:
     s = device.create_stream()
+    warm(device, s)
     yield s
     s.sync()
 
@@ -46,6 +60,7 @@ def stream(device: handoff.Device) -> Iterator[Any]:
 @pytest.fixture
 def other(device: handoff.Device) -> Iterator[Any]:
     s = device.create_stream()
+    warm(device, s)
     yield s
     s.sync()
 
