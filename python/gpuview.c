@@ -151,7 +151,7 @@ static int find_device(uint64_t address, DLDevice *out)
 		ho_py.PyErr_Restore(type, value, trace);
 		return -1;
 	}
-	ho_pointer_info info = ho_pointer_kind(&d->t, address);
+	ho_pointer_class info = ho_pointer_kind(&d->t, address);
 	if (info.st != HO_CUDA_SUCCESS && info.st != HO_CUDA_ERROR_INVALID_VALUE)
 		return ho_gpu_check(cai_op, -1, info.st);
 	if (info.st != HO_CUDA_SUCCESS || info.type == 0)

@@ -151,8 +151,13 @@ typedef struct ho_pointer_info {
 	ho_mem_pool pool;
 } ho_pointer_info;
 
-/* The three facts that classify an address; the rest stays 0. */
-ho_pointer_info ho_pointer_kind(const ho_cuda_table *t, ho_devptr p);
+/* The three facts that classify an address. */
+typedef struct ho_pointer_class {
+	ho_result st;
+	int type, managed, device; /* as in ho_pointer_info */
+} ho_pointer_class;
+
+ho_pointer_class ho_pointer_kind(const ho_cuda_table *t, ho_devptr p);
 /* All of them. */
 ho_pointer_info ho_pointer_all(const ho_cuda_table *t, ho_devptr p);
 

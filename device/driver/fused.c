@@ -40,7 +40,7 @@ ho_ret_word ho_context_swap(const ho_cuda_table *t, ho_context ctx)
 
 /* ---- Pointers ------------------------------------------------------------ */
 
-static ho_pointer_info pointer_info(const ho_cuda_table *t, ho_devptr p, uint32_t n)
+ho_pointer_info ho_pointer_all(const ho_cuda_table *t, ho_devptr p)
 {
 	ho_pointer_info r = {0};
 	int attrs[] = {
@@ -59,23 +59,36 @@ static ho_pointer_info pointer_info(const ho_cuda_table *t, ho_devptr p, uint32_
 		r.st = HO_MISSING(cuPointerGetAttributes);
 		return r;
 	}
-	r.st = t->cuPointerGetAttributes(n, attrs, data, p);
+	r.st = t->cuPointerGetAttributes(10, attrs, data, p);
 	if (r.st == HO_CUDA_ERROR_NOT_INITIALIZED && t->cuInit(0) == HO_CUDA_SUCCESS)
-		r.st = t->cuPointerGetAttributes(n, attrs, data, p);
+		r.st = t->cuPointerGetAttributes(10, attrs, data, p);
 	memcpy(&r.type, type, sizeof(r.type));
 	memcpy(&r.device, device, sizeof(r.device));
 	r.managed = *(unsigned char *)managed != 0; /* a bool in one driver, an int in another */
 	return r;
 }
 
-ho_pointer_info ho_pointer_kind(const ho_cuda_table *t, ho_devptr p)
+/* Apart from ho_pointer_all because it is asked on every exchange of an address
+ * that nobody describes: a third of the stores, and an answer in two registers. */
+ho_pointer_class ho_pointer_kind(const ho_cuda_table *t, ho_devptr p)
 {
-	return pointer_info(t, p, 3);
-}
+	static const int attrs[] = {HO_CU_POINTER_ATTRIBUTE_MEMORY_TYPE, HO_CU_POINTER_ATTRIBUTE_IS_MANAGED,
+				    HO_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+	uint64_t type[2] = {0}, managed[2] = {0}, device[2] = {0};
+	void *data[] = {type, managed, device};
+	ho_pointer_class r = {0};
 
-ho_pointer_info ho_pointer_all(const ho_cuda_table *t, ho_devptr p)
-{
-	return pointer_info(t, p, 10);
+	if (t->cuPointerGetAttributes == NULL) {
+		r.st = HO_MISSING(cuPointerGetAttributes);
+		return r;
+	}
+	r.st = t->cuPointerGetAttributes(3, (int *)attrs, data, p);
+	if (r.st == HO_CUDA_ERROR_NOT_INITIALIZED && t->cuInit(0) == HO_CUDA_SUCCESS)
+		r.st = t->cuPointerGetAttributes(3, (int *)attrs, data, p);
+	memcpy(&r.type, type, sizeof(r.type));
+	memcpy(&r.device, device, sizeof(r.device));
+	r.managed = *(unsigned char *)managed != 0;
+	return r;
 }
 
 /* ---- Pools --------------------------------------------------------------- */
