@@ -208,7 +208,10 @@ def check_suites() -> list[Suite]:
                 [GO, "test", "-json", "-vet=off", "-asan", *with_c],
                 "go",
                 # A size that no machine has must come back as NULL, as it does without.
-                env={"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1"},
+                env={
+                    "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
+                    "LSAN_OPTIONS": f"suppressions={ROOT / 'scripts' / 'lsan.supp'}:print_suppressions=0",
+                },
             )
         )
     return suites

@@ -64,9 +64,11 @@ static int dpop(const char *d) { printf("pop %s\n", d); return --depth; }
 static void dcategory(const char *d, uint32_t c, const char *n) { printf("category %s %u %s\n", d, c, n); }
 static const char *dcreate(const char *n)
 {
-	char *d = malloc(64);
+	static char names[8][64];
+	static int made;
+	char *d = names[made++ % 8];
 
-	snprintf(d, 64, "<%s>", n);
+	snprintf(d, sizeof names[0], "<%s>", n);
 	return d;
 }
 
