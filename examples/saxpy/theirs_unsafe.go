@@ -32,6 +32,11 @@ func newTheirs(dev *device.Device, n int64) (*theirs, error) {
 	if res := t.d.MemcpyHtoDBytes(t.ctx, t.x, bytes(x)); res != driver.Success {
 		return nil, errors.Join(res.Err(), t.close())
 	}
+	// The copy may still be on its way to the device, on the legacy default
+	// stream, which a non-blocking stream does not wait for.
+	if res := t.d.StreamSynchronize(t.ctx, driver.LegacyStream); res != driver.Success {
+		return nil, errors.Join(res.Err(), t.close())
+	}
 	const one = 0x3f800000 // 1.0
 	if res := t.d.MemsetD32Async(t.ctx, t.y, one, uintptr(n), t.stream); res != driver.Success {
 		return nil, errors.Join(res.Err(), t.close())
