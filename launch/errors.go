@@ -74,12 +74,23 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Code}
 }
 
+// kindOf returns the sentinel that a code stands for, or nil. A driver that
+// loads lazily finds bad code only when a kernel of it is asked for.
+func kindOf(res driver.Result) error {
+	switch res {
+	case driver.ErrorInvalidPTX, driver.ErrorUnsupportedPTXVersion, driver.ErrorNoBinaryForGPU, driver.ErrorInvalidImage,
+		driver.ErrorInvalidSource, driver.ErrorJITCompilerNotFound:
+		return ErrImage
+	}
+	return nil
+}
+
 // check turns a result into an error; dev is -1 where there is none.
 func check(op string, dev int, res driver.Result) error {
 	if res == driver.Success {
 		return nil
 	}
-	return &Error{Op: op, Device: dev, Code: res}
+	return &Error{Op: op, Device: dev, Code: res, Kind: kindOf(res)}
 }
 
 func closed(what string) error {

@@ -239,7 +239,7 @@ func (c *ObjectCode) Kernel(name string) (*Kernel, error) {
 	info, res := lib.kernel(c.symbol(name))
 	if res != driver.Success {
 		_ = lib.unref()
-		e := &Error{Op: op, Device: -1, Code: res}
+		e := &Error{Op: op, Device: -1, Code: res, Kind: kindOf(res)}
 		if res == driver.ErrorNotFound {
 			e.Kind, e.Detail = ErrNoKernel, c.known(lib)
 		}
@@ -345,11 +345,7 @@ func (c *ObjectCode) open(op string) (*library, error) {
 
 // explain words a failure to load.
 func (c *ObjectCode) explain(op string, res driver.Result, jit *jit) error {
-	e := &Error{Op: op, Device: -1, Code: res}
-	switch res {
-	case driver.ErrorInvalidPTX, driver.ErrorUnsupportedPTXVersion, driver.ErrorNoBinaryForGPU, driver.ErrorInvalidImage, driver.ErrorInvalidSource, driver.ErrorJITCompilerNotFound:
-		e.Kind = ErrImage
-	}
+	e := &Error{Op: op, Device: -1, Code: res, Kind: kindOf(res)}
 	switch res {
 	case driver.ErrorInvalidPTX, driver.ErrorInvalidSource:
 		if log := jit.errorLog(); log != "" {

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -250,13 +251,20 @@ func (t *TensorMap) encode(v memview.StridedMemoryView) error {
 	if err != nil {
 		return err
 	}
+	// The driver encodes for the current context; memory that all devices
+	// reach may be described in any.
+	if dev == nil {
+		if dev, err = device.Open(0); err != nil {
+			return err
+		}
+	}
+	restore, err := dev.SetCurrent()
+	if err != nil {
+		return err
+	}
 	res := d.TensorMapEncodeTiled(t.m, int32(dtype)-1, v.Addr(), dims, strides, box, elem,
 		int32(o.Interleave), int32(o.Swizzle), int32(o.L2Promotion), int32(o.OOBFill))
-	ord := -1
-	if dev != nil {
-		ord = dev.Ordinal()
-	}
-	if err := check("encode", ord, res); err != nil {
+	if err := errors.Join(check("encode", dev.Ordinal(), res), restore()); err != nil {
 		return err
 	}
 	t.view = v
