@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from ctypes import c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
 from typing import Any
 
+import handoff
+
 
 class DLPackVersion(ctypes.Structure):
     _fields_ = [("major", c_uint32), ("minor", c_uint32)]
@@ -274,3 +276,12 @@ class Table:
 
 def python_class(**attributes: Any) -> type:
     return type("Tensor", (), attributes)
+
+
+def has_driver() -> bool:
+    """Whether this process has a driver, of a GPU or of the software device."""
+    try:
+        handoff.Device.get_all_devices()
+    except handoff.NoDriverError:
+        return False
+    return True

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from capsules import Managed, ints, name_of, tensor_of, versioned_of
+from capsules import Managed, has_driver, ints, name_of, tensor_of, versioned_of
 
 import handoff
 from handoff import Array, StridedMemoryView
@@ -176,8 +176,9 @@ def test_R145_gpu_memory_to_the_cpu(raises: Any) -> None:
         v.__dlpack__(dl_device=(1, 0), copy=False)
     with raises(BufferError, "R144"):
         v.__dlpack__(dl_device=(2, 1))
-    with pytest.raises(BufferError):  # there is no such memory: no driver, or it says so
-        v.__dlpack__(dl_device=(1, 0))
+    if not has_driver():  # one that reaches all host memory copies from the address, which is real
+        with pytest.raises(BufferError):
+            v.__dlpack__(dl_device=(1, 0))
 
 
 @both

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,10 @@ def build(name: str) -> Path:
     """Build python/ext/internal/NAME as a Python module."""
     out = OUT / name / f"{name}.abi3.so"
     go = [os.environ.get("GO", "go"), "build", *os.environ.get("HANDOFF_TEST_BUILD", "").split()]
+    if shutil.which(go[0]) is None:
+        if out.exists():  # the bundle for GPU machines brings it
+            return out
+        pytest.skip("needs Go, to build the test module")
     subprocess.run(
         [*go, "-buildmode=c-shared", "-o", str(out), f"./python/ext/internal/{name}"],
         cwd=ROOT,

@@ -92,12 +92,17 @@ def test_without_the_edge_it_is_wrong(kind: str, device: Device, stream: Any, ot
     b = device.allocate(SIZE, stream=stream)
     b.fill(1, stream=stream)
     stream.sync()
+    # Pinned, so that the copy needs no host function: the gate is one, and a GPU runs one at a time.
+    host = device.allocate(SIZE, stream=other, kind="pinned")
     with gate(stream):
         b.fill(2, stream=stream)
         v = take(kind, b, stream, -1)
         # The address alone: what nobody orders.
         raw = StridedMemoryView.from_cuda_array_interface(Plain(v.ptr, SIZE), other)
-        assert read(raw, other)[0] == 1, "the producer's work is not done, and nobody waits for it"
+        host.copy_from(raw, stream=other)
+        other.sync()
+        seen = memoryview(StridedMemoryView.from_buffer(host, (SIZE,), dtype="uint8"))[0]
+        assert seen == 1, "the producer's work is not done, and nobody waits for it"
 
 
 class Plain:
