@@ -21,11 +21,13 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+NVIDIA = Path(sysconfig.get_path("purelib")) / "nvidia"  # the packages of the environment
 PYTHON = sys.executable
 GO = os.environ.get("GO", "go")
 TOOLS = ROOT / "build" / "tools"
@@ -211,6 +213,9 @@ def check_suites() -> list[Suite]:
                 env={
                     "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
                     "LSAN_OPTIONS": f"suppressions={ROOT / 'scripts' / 'lsan.supp'}:print_suppressions=0",
+                    # Its dlopen stands between a library and its own run path, by which NVRTC
+                    # finds its other half.
+                    "LD_LIBRARY_PATH": ":".join(map(str, NVIDIA.glob("*/lib"))),
                 },
             )
         )
