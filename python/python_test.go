@@ -127,9 +127,11 @@ func TestObject(t *testing.T) {
 	})
 
 	t.Run("Borrow", func(t *testing.T) {
+		before := refcount(t, o)
 		b, err := python.Borrow(o.Addr())
 		require.NoError(t, err)
 		require.NoError(t, b.Close())
+		waitFor(t, func() bool { return refcount(t, o) == before }) // given back by another thread
 		_, err = python.Borrow(0)
 		require.ErrorIs(t, err, dlpack.ErrNull)
 	})
