@@ -157,7 +157,7 @@ func launchError(op string, dev int, res driver.Result) error {
 	if res == driver.Success {
 		return nil
 	}
-	e := &Error{Op: op, Device: dev, Code: res}
+	e := &Error{Op: op, Device: dev, Code: res, Kind: kindOf(res)}
 	switch res {
 	case driver.ErrorInvalidHandle:
 		e.Detail = "the function belongs to another context than the stream, or is unloaded"
@@ -166,7 +166,7 @@ func launchError(op string, dev int, res driver.Result) error {
 	case driver.ErrorCooperativeLaunchTooLarge:
 		e.Detail = "not all blocks fit the device at once: see Occupancy.MaxActiveBlocks"
 	case driver.ErrorNoBinaryForGPU:
-		e.Kind, e.Detail = ErrImage, "compile for the architecture of the device (Device.Arch)"
+		e.Detail = "compile for the architecture of the device (Device.Arch)"
 	case driver.ErrorStreamCaptureInvalidated:
 		e.Detail = "an earlier call broke the capture of this stream: end it"
 	case driver.ErrorStreamCaptureImplicit:
