@@ -497,6 +497,26 @@ static ho_PyObject *gate_open(ho_PyObject *m, ho_PyObject *key)
 	return ho_newref(HO_NONE);
 }
 
+/* _inject(faults) -> JSON: see gpuInject. */
+static ho_PyObject *inject(ho_PyObject *m, ho_PyObject *faults)
+{
+	ho_gpu_fault f = { 0 };
+	const char *s = ho_py.PyUnicode_AsUTF8AndSize(faults, NULL);
+	char *did = NULL;
+	(void)m;
+
+	if (s == NULL || ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(did = ho_go_gpu.inject(s, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("inject", &f);
+		return NULL;
+	}
+	ho_PyObject *r = ho_py.PyUnicode_FromString(did);
+	free(did);
+	return r;
+}
+
 static ho_PyObject *driver_info(ho_PyObject *m, ho_PyObject *unused)
 {
 	ho_driver *d = ho_gpu();
@@ -524,6 +544,7 @@ static ho_PyMethodDef functions[] = {
 	{ "_gate", gate, HO_METH_O, NULL },
 	{ "_gate_open", gate_open, HO_METH_O, NULL },
 	{ "_flush", flush, HO_METH_NOARGS, NULL },
+	{ "_inject", inject, HO_METH_O, NULL },
 	{ NULL, NULL, 0, NULL },
 };
 

@@ -4,6 +4,7 @@ package python
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +15,7 @@ import (
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
-	_ "github.com/go-handoff/handoff/device/soft" // HANDOFF_DRIVER=soft; nobody gets it unasked
+	"github.com/go-handoff/handoff/device/soft" // HANDOFF_DRIVER=soft; nobody gets it unasked
 	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/internal/cptr"
 	"github.com/go-handoff/handoff/memview"
@@ -414,4 +415,47 @@ func gpuGate(handle, ctx uint64) (uint64, error) {
 func gpuFlush() error {
 	ctx := context.Background()
 	return errors.Join(memview.Flush(ctx), device.Flush(ctx))
+}
+
+// injected are the faults of the software device that Python's tests have set.
+var injected struct {
+	sync.Mutex
+	all []*soft.Injection
+}
+
+// gpuInject sets faults in place of those set before. It returns JSON: how many calls the first of
+// those saw, how many failed, the name of the first that did, and what is alive now.
+func gpuInject(faults string) (string, error) {
+	injected.Lock()
+	defer injected.Unlock()
+	var did struct {
+		Calls, Hits int
+		First       string
+		Live        soft.Live
+		Stats       device.Statistics
+	}
+	for i, in := range injected.all {
+		in.Remove()
+		if i == 0 {
+			did.Calls, did.Hits, did.First = in.Calls(), in.Hits(), in.First()
+		}
+	}
+	injected.all = nil
+	did.Live, did.Stats = soft.LiveObjects(), device.Stats()
+	for one := range strings.SplitSeq(faults, ",") {
+		if one == "" {
+			continue
+		}
+		f, err := soft.ParseFault(one)
+		if err != nil {
+			return "", err
+		}
+		in, err := soft.Inject(f)
+		if err != nil {
+			return "", err
+		}
+		injected.all = append(injected.all, in)
+	}
+	text, err := json.Marshal(did)
+	return string(text), err
 }

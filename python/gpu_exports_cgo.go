@@ -182,6 +182,17 @@ func hoGPUFlush(f *C.ho_gpu_fault) {
 	err = gpuFlush()
 }
 
+//export hoGPUInject
+func hoGPUInject(faults *C.char, f *C.ho_gpu_fault) *C.char {
+	var err error
+	defer caught(f, &err)
+	var did string
+	if did, err = gpuInject(C.GoString(faults)); err != nil {
+		return nil
+	}
+	return C.CString(did)
+}
+
 // ownerRef is a reference on an owner in C.
 type ownerRef uintptr
 

@@ -70,6 +70,8 @@ typedef struct ho_go_gpu_functions {
 	/* Tests: work on the stream that lasts until the number is closed. */
 	uint64_t (*gate)(uint64_t stream, uint64_t ctx, ho_gpu_fault *);
 	void (*flush)(ho_gpu_fault *);
+	/* Tests: faults of the software device, from now on; what the last ones did. */
+	char *(*inject)(const char *faults, ho_gpu_fault *);
 } ho_go_gpu_functions;
 
 /* Called by the package's init. */

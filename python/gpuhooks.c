@@ -14,6 +14,11 @@ static void copy(const ho_gpu_copy *c, ho_gpu_fault *f)
 	hoGPUCopy((ho_gpu_copy *)c, f);
 }
 
+static char *inject(const char *faults, ho_gpu_fault *f)
+{
+	return hoGPUInject((char *)faults, f);
+}
+
 void ho_go_gpu_hooks(void)
 {
 	ho_go_gpu = (ho_go_gpu_functions){
@@ -34,5 +39,6 @@ void ho_go_gpu_hooks(void)
 		.release_later = hoGPUReleaseLater,
 		.gate = hoGPUGate,
 		.flush = hoGPUFlush,
+		.inject = inject,
 	};
 }

@@ -18,6 +18,13 @@
 // Kernels are Go functions: [RegisterKernel] names one, [Image] makes code to load as a module or
 // library, and launches pass the same packed arguments as on a GPU.
 //
+// # Faults
+//
+// Any driver call can be made to fail, at any time: [InjectFault] for a test, [Inject] elsewhere,
+// HANDOFF_SOFT_FAULT for programs in other languages. A [Fault] names the entry point, the number
+// of the call and the code, or a size of memory; it can lose the context for good, or only
+// be slow. [HangStream] and [SlowStream] hold queued work back.
+//
 // # What it does not have
 //
 // Arrays, textures and surfaces, virtual memory management, memory and events shared between
@@ -30,6 +37,7 @@
 //   - HANDOFF_SOFT_MEMORY: bytes of memory of each.
 //   - HANDOFF_SOFT_PEERS: 0 for devices that cannot reach one another.
 //   - HANDOFF_SOFT_VERSION: the CUDA version to claim, 13000 by default.
+//   - HANDOFF_SOFT_FAULT: calls that fail, api:nth:code (see [ParseFault]), commas between them.
 //
 // # Concurrency
 //

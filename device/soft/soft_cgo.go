@@ -51,6 +51,10 @@ func start() (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := injectEnvironment(e, os.Getenv("HANDOFF_SOFT_FAULT")); err != nil {
+		e.Close()
+		return nil, err
+	}
 	C.ho_soft_watch_fork()
 	std.e.Store(e)
 	return e, nil

@@ -531,3 +531,6 @@ def _gate(stream: object, /) -> int:
 def _gate_open(key: int, /) -> None: ...
 def _flush() -> None:
     """Wait until nothing is held back by release_on any more."""
+
+def _inject(faults: str, /) -> str:
+    """Set faults of the software device in place of the last ones; JSON of what those did and what is alive."""

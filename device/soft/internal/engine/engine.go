@@ -47,13 +47,15 @@ type Engine struct {
 	devices []*Device
 	space   space
 	inited  atomic.Bool
+	inject  atomic.Pointer[Injector]
 
 	mu       sync.Mutex
 	handles  map[Handle]any
 	nextID   uint64
-	captures int                  // captures under way
-	capByID  map[uint64]*capture  // and which
-	threads  map[*Thread]struct{} // those that have not ended
+	captures int                   // captures under way
+	capByID  map[uint64]*capture   // and which
+	threads  map[*Thread]struct{}  // those that have not ended
+	hurt     map[*Context]struct{} // lost by an injected code
 
 	// The pools of memory that belongs to no device: default and current.
 	hostPool, managedPool [2]*pool
@@ -164,7 +166,7 @@ func (e *Engine) Live() Live {
 
 // Call is the one place where every call of the ABI enters: it asks the fault hook, refuses
 // calls before Init, and turns a panic into Unknown so that none crosses into C.
-func (e *Engine) Call(_ *Thread, api string, f func() Code) (code Code) {
+func (e *Engine) Call(t *Thread, api string, f func() Code) (code Code) {
 	defer func() {
 		if r := recover(); r != nil {
 			if ra, ok := r.(runtime.Error); ok && panicHook != nil {
@@ -181,7 +183,7 @@ func (e *Engine) Call(_ *Thread, api string, f func() Code) (code Code) {
 	if !e.inited.Load() {
 		return NotInitialized
 	}
-	return f()
+	return e.judge(t, api, f)
 }
 
 // CallEarly is Call for the few entry points that work before Init.
@@ -196,7 +198,7 @@ func (e *Engine) CallEarly(api string, f func() Code) (code Code) {
 			return c
 		}
 	}
-	return f()
+	return e.judge(nil, api, f)
 }
 
 // panicHook lets tests see panics that Call turned into Unknown.

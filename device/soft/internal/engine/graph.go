@@ -534,6 +534,9 @@ func (e *Engine) newGraphAlloc(p *NodeParams) (work, Code) {
 }
 
 func (e *Engine) graphAllocLocked(d *Device, p *NodeParams) (*graphAlloc, Code) {
+	if !e.mayAllocate(p.Alloc.Bytes) {
+		return nil, OutOfMemory
+	}
 	a, code := d.graphPool.allocLocked(nil, d.primary.idleStream(), p.Alloc.Bytes)
 	if code != Success {
 		return nil, code

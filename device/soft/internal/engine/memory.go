@@ -193,6 +193,9 @@ func (e *Engine) MemAlloc(t *Thread, n uint64) (uint64, Code) {
 	if n == 0 {
 		return 0, InvalidValue
 	}
+	if !e.mayAllocate(n) {
+		return 0, OutOfMemory
+	}
 	a, code := e.deviceAlloc(c.dev, c, n)
 	if code == OutOfMemory {
 		// Memory that pools keep for reuse comes first.
@@ -283,6 +286,9 @@ func (e *Engine) HostAlloc(t *Thread, n uint64, flags uint32) (uint64, Code) {
 	}
 	if n == 0 {
 		return 0, Success
+	}
+	if !e.mayAllocate(n) {
+		return 0, OutOfMemory
 	}
 	b, err := mapHost(n)
 	if err != nil {
@@ -403,6 +409,9 @@ func (e *Engine) ManagedAlloc(t *Thread, n uint64, flags uint32) (uint64, Code) 
 	}
 	if n == 0 || flags != 1 && flags != 2 {
 		return 0, InvalidValue
+	}
+	if !e.mayAllocate(n) {
+		return 0, OutOfMemory
 	}
 	b, err := mapHost(n)
 	if err != nil {

@@ -609,6 +609,9 @@ func (e *Engine) MemAllocAsync(t *Thread, n uint64, ph, sh Handle) (uint64, Code
 	if code := e.unsafeCall(t); code != Success {
 		return 0, code
 	}
+	if !e.mayAllocate(n) {
+		return 0, OutOfMemory
+	}
 	a, code := p.allocLocked(t, s, n)
 	if code != Success {
 		return 0, code

@@ -235,7 +235,7 @@ func (e *Engine) submitLocked(t *Thread, s *stream, w work, deps ...*task) (*tas
 		s.join(d)
 	}
 	op := e.watch(s, w, deps, all)
-	if _, ok := w.(quick); ok && op == nil && len(all) == 0 && s.idle() {
+	if _, ok := w.(quick); ok && op == nil && len(all) == 0 && s.idle() && !e.holdsWork() {
 		nt := &task{s: s, w: w, seq: s.seq, after: s.after}
 		nt.finish(w.run(&runner{e: e, ctx: s.ctx, s: s}))
 		return nt, Success
@@ -342,6 +342,7 @@ func (s *stream) drain() {
 		for _, d := range t.deps {
 			d.wait()
 		}
+		s.e.holdWork(s)
 		r.op = t.op
 		code := r.do(t.w)
 		if f := s.e.opts.Done; f != nil {
