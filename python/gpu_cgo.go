@@ -4,7 +4,6 @@ package python
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -428,20 +427,19 @@ var injected struct {
 func gpuInject(faults string) (string, error) {
 	injected.Lock()
 	defer injected.Unlock()
-	var did struct {
-		Calls, Hits int
-		First       string
-		Live        soft.Live
-		Stats       device.Statistics
-	}
+	var calls, hits int
+	var first string
 	for i, in := range injected.all {
 		in.Remove()
 		if i == 0 {
-			did.Calls, did.Hits, did.First = in.Calls(), in.Hits(), in.First()
+			calls, hits, first = in.Calls(), in.Hits(), in.First()
 		}
 	}
 	injected.all = nil
-	did.Live, did.Stats = soft.LiveObjects(), device.Stats()
+	l, st := soft.LiveObjects(), device.Stats()
+	did := fmt.Sprintf(`{"calls":%d,"hits":%d,"first":%q,"contexts":%d,"streams":%d,"events":%d,"pools":%d,"allocations":%d,`+
+		`"libraries":%d,"graphs":%d,"buffers":%d,"deferred":%d}`, calls, hits, first,
+		l.Contexts, l.Streams, l.Events, l.Pools, l.Allocations, l.Libraries+l.Modules, l.Graphs+l.GraphExecs, st.Buffers, st.Deferred)
 	for one := range strings.SplitSeq(faults, ",") {
 		if one == "" {
 			continue
@@ -456,6 +454,5 @@ func gpuInject(faults string) (string, error) {
 		}
 		injected.all = append(injected.all, in)
 	}
-	text, err := json.Marshal(did)
-	return string(text), err
+	return did, nil
 }
