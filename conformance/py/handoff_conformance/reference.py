@@ -118,6 +118,8 @@ class Array(Exporter):
         self.exported: list[Managed] = []
         self.byte_strides: tuple[int, ...] | None = None
         self.text = text
+        if bad("R258"):  # on the object: on the class it would take the place of the slot
+            self.__buffer__ = lambda flags: b""
 
     def __del__(self) -> None:
         if bad("R069") and self.kind != "view":
@@ -434,11 +436,6 @@ class Array(Exporter):
         v.strides = ctypes.addressof(steps) if flags & abi.STRIDES == abi.STRIDES and lists else None
         v.suboffsets = ctypes.addressof(subs) if bad("R244") else None
         return True
-
-    if hasattr(memoryview, "_from_flags") or __import__("sys").version_info >= (3, 12):
-
-        def __buffer__(self, flags: int) -> memoryview:
-            return memoryview(b"")
 
 
 _DELETERS = {
