@@ -39,8 +39,10 @@ static inline ho_result ho_enter(const ho_cuda_table *t, ho_context ctx, ho_guar
 	return st;
 }
 
-/* Restores what ho_enter changed and passes st on. A pop may report an older
- * error and still pop; if it did not, the context is set back by hand. */
+/* Restores what ho_enter changed. A pop may report an older error and still
+ * pop; if it did not, it is tried again, and then the context is set back by
+ * hand. Only if nothing helps is it an error: st is what the call itself said,
+ * and what it made is the caller's. */
 static inline ho_result ho_leave(const ho_cuda_table *t, const ho_guard *g, ho_result st)
 {
 	ho_context now;
@@ -49,9 +51,14 @@ static inline ho_result ho_leave(const ho_cuda_table *t, const ho_guard *g, ho_r
 	if (!g->pushed)
 		return st;
 	pop = t->cuCtxPopCurrent(&now);
-	if (pop != HO_CUDA_SUCCESS && t->cuCtxSetCurrent != NULL && t->cuCtxGetCurrent(&now) == HO_CUDA_SUCCESS &&
-	    now == g->ctx)
-		t->cuCtxSetCurrent(g->old);
+	if (pop != HO_CUDA_SUCCESS && t->cuCtxGetCurrent(&now) == HO_CUDA_SUCCESS) {
+		if (now == g->ctx)
+			pop = t->cuCtxPopCurrent(&now);
+		else
+			pop = HO_CUDA_SUCCESS;
+		if (pop != HO_CUDA_SUCCESS && t->cuCtxSetCurrent != NULL)
+			pop = t->cuCtxSetCurrent(g->old);
+	}
 	return st != HO_CUDA_SUCCESS ? st : pop;
 }
 
@@ -189,6 +196,13 @@ ho_result ho_stream_poll(const ho_cuda_table *t, ho_context ctx, ho_stream s);
 /* Copies to and from Go memory, which is lent for the call. */
 ho_result ho_copy_in(const ho_cuda_table *t, ho_context ctx, ho_devptr dst, void *src, size_t n);
 ho_result ho_copy_out(const ho_cuda_table *t, ho_context ctx, void *dst, ho_devptr src, size_t n);
+
+/* cuLaunchKernel through a table (a const ho_cuda_table *). Addresses come as
+ * numbers: cgo looks up what a pointer points to, and three such looks were a
+ * fiftieth of a launch. With lazy a created stream tells the context, and none
+ * is made current; that is for kernels, which belong to no context. */
+ho_result ho_launch(ho_word table, ho_context ctx, ho_function fn, ho_stream s, uint32_t gx, uint32_t gy, uint32_t gz,
+		    uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared, ho_word params, int lazy);
 
 /* Shareable handles that are file descriptors. */
 ho_ret_word ho_pool_export_fd(const ho_cuda_table *t, ho_mem_pool pool);

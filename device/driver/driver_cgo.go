@@ -17,8 +17,9 @@ import (
 const Available = true
 
 type handles struct {
-	t *C.ho_cuda_table // what the shims call through: the first field of c
-	c *C.ho_driver
+	t    *C.ho_cuda_table // what the shims call through: the first field of c
+	c    *C.ho_driver
+	addr C.ho_word // t as a number
 }
 
 // Native returns the address of the driver's C side (struct ho_driver of
@@ -48,7 +49,7 @@ func adopt(table unsafe.Pointer) *Driver {
 }
 
 func fromC(c *C.ho_driver) *Driver {
-	return &Driver{handles: handles{t: &c.t, c: c}, version: int(c.version)}
+	return &Driver{handles: handles{t: &c.t, c: c, addr: C.ho_word(uintptr(unsafe.Pointer(&c.t)))}, version: int(c.version)}
 }
 
 // cString copies s to C memory. A zero byte inside would cut it short.
@@ -202,6 +203,20 @@ func (d *Driver) CaptureInfo(ctx ContextHandle, stream StreamHandle, deps []Grap
 // captures is not asked, and gives [ErrorStreamCaptureUnsupported].
 func (d *Driver) StreamPoll(ctx ContextHandle, stream StreamHandle) Result {
 	return Result(C.ho_stream_poll(d.t, C.ho_context(ctx), C.ho_stream(stream)))
+}
+
+// LaunchAt is [Driver.LaunchKernel] as the hot path wants it. params is the
+// address of an array in C memory. With lazy a created stream tells the
+// context, and none is made current; that is for kernels (CUkernel), which
+// belong to no context.
+func (d *Driver) LaunchAt(ctx ContextHandle, fn FunctionHandle, stream StreamHandle, grid, block [3]uint32, shared uint32, params uintptr, lazy bool) Result {
+	var flag C.int
+	if lazy {
+		flag = 1
+	}
+	return Result(C.ho_launch(d.addr, C.ho_context(ctx), C.ho_function(fn), C.ho_stream(stream),
+		C.uint32_t(grid[0]), C.uint32_t(grid[1]), C.uint32_t(grid[2]), C.uint32_t(block[0]), C.uint32_t(block[1]), C.uint32_t(block[2]),
+		C.uint32_t(shared), C.ho_word(params), flag))
 }
 
 // MemcpyHtoDBytes copies Go memory to the device; when it returns src may be

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/go-handoff/handoff/device/driver"
 	"github.com/stretchr/testify/require"
@@ -355,6 +356,51 @@ func TestGoroutinesHaveNoContext(t *testing.T) {
 func TestOrderStreams(t *testing.T) {
 	t.Run("created streams know their context", func(t *testing.T) { orderStreams(t) })
 	t.Run("a driver that wants one all the same", func(t *testing.T) { orderStreams(t, "-DSTUB_STRICT") })
+}
+
+// launchParams is an array of one parameter of 8 bytes, as cuLaunchKernel takes
+// it, with the parameter, until the test ends.
+func launchParams(t *testing.T) (addr uintptr, param *uint64) {
+	t.Helper()
+	words := new([2]uint64)
+	var pin runtime.Pinner
+	pin.Pin(words)
+	t.Cleanup(pin.Unpin)
+	// SAFETY: only numbers are made of the addresses; the words stay where they
+	// are, and live as long as param.
+	words[0] = uint64(uintptr(unsafe.Pointer(&words[1])))
+	return uintptr(unsafe.Pointer(&words[0])), &words[1]
+}
+
+// TestLaunchAt launches through a stub that writes down what it was told.
+func TestLaunchAt(t *testing.T) {
+	for _, defines := range [][]string{nil, {"-DSTUB_STRICT"}} {
+		d := open(t, defines...)
+		ctx, _ := d.DevicePrimaryCtxRetain(0)
+		params, told := launchParams(t)
+		for _, c := range []struct {
+			name     string
+			stream   driver.StreamHandle
+			lazy     bool
+			switches int
+		}{
+			{"kernel, created stream", 0x10, true, len(defines)},
+			{"function, created stream", 0x10, false, 1},
+			{"kernel, default stream", driver.LegacyStream, true, 1},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				*told = 0
+				n := counter(t, d, switches)
+				require.NoError(t, d.LaunchAt(ctx, 7, c.stream, [3]uint32{1, 2, 3}, [3]uint32{4, 5, 6}, 99, params, c.lazy).Err())
+				require.Equal(t, uint64(99<<24|0x654321), *told)
+				require.Equal(t, n+c.switches, counter(t, d, switches))
+				current, res := d.CtxGetCurrent()
+				require.NoError(t, res.Err())
+				require.Zero(t, current)
+				require.ErrorIs(t, d.LaunchAt(ctx, 0, c.stream, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, params, c.lazy), driver.ErrInvalidValue)
+			})
+		}
+	}
 }
 
 func orderStreams(t *testing.T, defines ...string) {

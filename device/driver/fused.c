@@ -264,3 +264,23 @@ ho_result ho_copy_out(const ho_cuda_table *t, ho_context ctx, void *dst, ho_devp
 		return st;
 	return ho_leave(t, &outer, t->cuMemcpyDtoH((ho_word)dst, src, n));
 }
+
+/* ---- Launches ------------------------------------------------------------ */
+
+ho_result ho_launch(ho_word table, ho_context ctx, ho_function fn, ho_stream s, uint32_t gx, uint32_t gy, uint32_t gz,
+		    uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared, ho_word params, int lazy)
+{
+	const ho_cuda_table *t = (const ho_cuda_table *)table;
+	ho_guard outer;
+	ho_result st;
+
+	if (t->cuLaunchKernel == NULL)
+		return HO_MISSING(cuLaunchKernel);
+	st = lazy ? ho_enter_for(t, ctx, s, &outer) : ho_enter(t, ctx, &outer);
+	if (st != HO_CUDA_SUCCESS)
+		return st;
+	st = t->cuLaunchKernel(fn, gx, gy, gz, bx, by, bz, shared, s, (void **)params, NULL);
+	if (lazy && ho_again(t, &outer, &st))
+		st = t->cuLaunchKernel(fn, gx, gy, gz, bx, by, bz, shared, s, (void **)params, NULL);
+	return ho_leave(t, &outer, st);
+}

@@ -361,6 +361,17 @@ EXPORT int cuStreamGetCtx(uintptr_t s, uintptr_t *c)
 	return OK;
 }
 
+/* The first parameter, of 8 bytes, receives what the launch was made of. */
+EXPORT int cuLaunchKernel(uintptr_t fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+			  unsigned shared, uintptr_t s, void **params, void **extra)
+{
+	NEED_CONTEXT_FOR(s);
+	if (fn == 0 || extra != NULL)
+		return INVALID_VALUE;
+	*(uint64_t *)params[0] = gx | gy << 4 | gz << 8 | bx << 12 | by << 16 | bz << 20 | (uint64_t)shared << 24;
+	return OK;
+}
+
 typedef void (*host_fn)(void *);
 struct job {
 	host_fn fn;
