@@ -330,6 +330,9 @@ func (c *ObjectCode) open(op string) (*library, error) {
 	case FormatLTOIR, FormatObject, FormatLibrary:
 		return nil, fmt.Errorf("launch: %s: a driver cannot load %v, link it first: %w", op, c.format, ErrImage)
 	}
+	if err := checkWhole(c.format, c.code); err != nil {
+		return nil, fmt.Errorf("launch: %s: %w", op, err)
+	}
 	d, err := openDriver()
 	if err != nil {
 		return nil, err

@@ -247,12 +247,25 @@ func (t *TensorMap) encode(v memview.StridedMemoryView) error {
 		}
 		strides[i-1] = uint64(bytes)
 	}
+	err = inContext(dev, "encode", func(d *driver.Driver) driver.Result {
+		return d.TensorMapEncodeTiled(t.m, int32(dtype)-1, v.Addr(), dims, strides, box, elem,
+			int32(o.Interleave), int32(o.Swizzle), int32(o.L2Promotion), int32(o.OOBFill))
+	})
+	if err != nil {
+		return err
+	}
+	t.view = v
+	return nil
+}
+
+// inContext makes a call about a tensor map in the context of a device, as the
+// driver wants, nil for memory that all devices reach: that may be described in
+// any.
+func inContext(dev *device.Device, op string, call func(*driver.Driver) driver.Result) error {
 	d, err := openDriver()
 	if err != nil {
 		return err
 	}
-	// The driver encodes for the current context; memory that all devices
-	// reach may be described in any.
 	if dev == nil {
 		if dev, err = device.Open(0); err != nil {
 			return err
@@ -262,13 +275,7 @@ func (t *TensorMap) encode(v memview.StridedMemoryView) error {
 	if err != nil {
 		return err
 	}
-	res := d.TensorMapEncodeTiled(t.m, int32(dtype)-1, v.Addr(), dims, strides, box, elem,
-		int32(o.Interleave), int32(o.Swizzle), int32(o.L2Promotion), int32(o.OOBFill))
-	if err := errors.Join(check("encode", dev.Ordinal(), res), restore()); err != nil {
-		return err
-	}
-	t.view = v
-	return nil
+	return errors.Join(check(op, dev.Ordinal(), call(d)), restore())
 }
 
 // deviceOf returns the device of a view, nil for memory that all can reach.
@@ -344,7 +351,8 @@ func (t *TensorMap) Replace(v memview.StridedMemoryView) error {
 	if !v.Live() {
 		return closed("tensor map: view")
 	}
-	if _, err := deviceOf(v); err != nil {
+	dev, err := deviceOf(v)
+	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	align := uintptr(16)
@@ -354,12 +362,11 @@ func (t *TensorMap) Replace(v memview.StridedMemoryView) error {
 	if v.Addr()%align != 0 {
 		return fmt.Errorf("%s: address %#x is no multiple of %d: %w", op, v.Addr(), align, dlpack.ErrAlign)
 	}
-	d, err := openDriver()
+	err = inContext(dev, "replace the address of a tensor map", func(d *driver.Driver) driver.Result {
+		return d.TensorMapReplaceAddress(t.m, v.Addr())
+	})
 	if err != nil {
 		return err
-	}
-	if res := d.TensorMapReplaceAddress(t.m, v.Addr()); res != driver.Success {
-		return check("replace the address of a tensor map", -1, res)
 	}
 	t.view = v
 	return nil
