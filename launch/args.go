@@ -170,14 +170,18 @@ type place struct {
 // block is packed arguments: C memory with one pointer for each parameter, as
 // the driver wants them, and the values.
 type block struct {
-	ptrs   []uintptr // C memory
-	vals   []byte    // C memory
-	params []ParamInfo
-	known  bool // params are the kernel's own table, and not made up as we go
-	own    []ParamInfo
-	attrs  []driver.LaunchAttribute // C memory
-	mem    *cMemory
-	cfg    driver.LaunchConfig
+	ptrs    []uintptr // C memory
+	vals    []byte    // C memory
+	params  []ParamInfo
+	known   bool        // params are the kernel's own table, and not made up as we go
+	last    []lastType  // of the table: see again
+	pointed *paramTable // what the pointers were made for
+	own     []ParamInfo
+	buffers []int32                  // the arguments that are buffers
+	attrs   []driver.LaunchAttribute // C memory
+	mem     *cMemory
+	shape   shape
+	cfg     driver.LaunchConfig
 }
 
 const (
@@ -203,42 +207,66 @@ func newBlock(n, size int) *block {
 	return b
 }
 
-// begin readies a block from the pool, or a larger one, for a kernel of that
-// table; known is false if there is no table, but n arguments.
+// beginBlock readies a block from the pool, or a larger one, for n arguments of
+// a kernel.
 func beginBlock(k *Kernel, n int) (*block, error) {
-	params, err := k.info.table()
-	known := true
-	if err != nil {
-		if !errors.Is(err, ErrNotSupported) {
-			return nil, err
-		}
-		known, params = false, nil
+	t, err := k.info.table()
+	switch {
+	case err != nil:
+		return beginUnknown(k, n, err)
+	case len(t.params) != n:
+		return nil, &ArgError{Kernel: k.info.name, Index: -1, Detail: fmt.Sprintf("%s, the kernel has %s", count(n, "argument"), count(len(t.params), "parameter"))}
 	}
-	if known && len(params) != n {
-		return nil, &ArgError{Kernel: k.info.name, Index: -1, Detail: fmt.Sprintf("%s, the kernel has %s", count(n, "argument"), count(len(params), "parameter"))}
-	}
-	size := 0
-	if known && n > 0 {
-		size = int(params[n-1].Offset + params[n-1].Size)
-	} else if !known {
-		size = n * 256
-	}
-	var b *block
-	if n <= pooledParams && size <= pooledBytes {
-		b, _ = blocks.Get().(*block)
-	} else {
-		b = newBlock(n, size)
-	}
+	b := anyBlock(n, t.size)
 	if b == nil {
-		return nil, &Error{Op: "launch kernel " + k.info.name, Device: -1, Code: driver.ErrorOutOfMemory, Detail: "no host memory for arguments"}
+		return nil, noMemory("launch kernel", k)
 	}
-	b.known, b.params = known, params
-	if known {
-		b.point()
-	} else {
-		b.own = b.own[:0]
-	}
+	b.aim(t)
 	return b, nil
+}
+
+// beginUnknown is beginBlock for a kernel whose table could not be read.
+func beginUnknown(k *Kernel, n int, err error) (*block, error) {
+	if !errors.Is(err, ErrNotSupported) {
+		return nil, err
+	}
+	b := anyBlock(n, unknownBytes(n))
+	if b == nil {
+		return nil, noMemory("launch kernel", k)
+	}
+	b.aim(nil)
+	return b, nil
+}
+
+// unknownBytes is the room for n arguments of any kind.
+func unknownBytes(n int) int { return n * 256 }
+
+// anyBlock returns a block with room, or nil if there is no memory.
+func anyBlock(n, size int) *block {
+	if n > pooledParams || size > pooledBytes {
+		return newBlock(n, size)
+	}
+	b, _ := blocks.Get().(*block)
+	return b
+}
+
+func noMemory(op string, k *Kernel) error {
+	return &Error{Op: op + " " + k.info.name, Device: -1, Code: driver.ErrorOutOfMemory, Detail: "no host memory for arguments"}
+}
+
+// aim readies the block for arguments of a kernel with that table, or, if t is
+// nil, of one without.
+func (b *block) aim(t *paramTable) {
+	b.buffers = b.buffers[:0]
+	if t == nil {
+		b.known, b.params, b.last, b.pointed, b.own = false, nil, nil, nil, b.own[:0]
+		return
+	}
+	b.known, b.params, b.last = true, t.params, t.last
+	if b.pointed != t {
+		b.point()
+		b.pointed = t
+	}
 }
 
 func count(n int, noun string) string {
@@ -258,7 +286,6 @@ func axes(n int) string {
 // end gives a block back to the pool.
 func (b *block) end() {
 	if len(b.ptrs) == pooledParams && len(b.vals) == pooledBytes {
-		b.params = nil
 		blocks.Put(b)
 	}
 }
@@ -397,35 +424,44 @@ func (b *block) wrong(i, size int, what string) *misfit {
 // x must not escape, which is why the place is returned and stored nowhere:
 // that is what makes the arguments of a launch stay on the caller's stack.
 func (b *block) set(i int, x any) (place, *misfit) {
-	if done, m := b.setNumeric(i, x); done {
-		return place{}, m
+	if done, at, m := b.setMemory(i, x); done {
+		return at, m
 	}
-	return b.setMemory(i, x)
+	done, m := b.setNumeric(i, x)
+	if !done {
+		m = b.setPlain(i, x)
+	}
+	if m == nil {
+		b.remember(i, x)
+	}
+	return place{}, m
 }
 
-// setMemory packs what is not a number. It is apart because it needs room for
-// views on the stack.
-func (b *block) setMemory(i int, x any) (place, *misfit) {
+// setMemory packs what has memory, or more to it than its bytes. done is false
+// for anything else.
+func (b *block) setMemory(i int, x any) (done bool, at place, m *misfit) {
 	switch x := x.(type) {
-	case *device.Buffer:
-		return b.setBuffer(i, x)
 	case *memview.StridedMemoryView:
 		if x == nil {
-			return place{}, &misfit{detail: "a nil view"}
+			return true, at, &misfit{detail: "a nil view"}
 		}
-		return b.setView(i, x)
+		at, m = b.setView(i, x)
+	case *device.Buffer:
+		at, m = b.setBuffer(i, x)
 	case memview.StridedMemoryView:
-		return b.setView(i, &x)
+		at, m = b.setView(i, &x)
 	case Span:
-		return b.setSpan(i, &x)
+		at, m = b.setSpan(i, &x)
 	case *TensorMap:
-		return b.setTensorMap(i, x)
+		at, m = b.setTensorMap(i, x)
 	case Condition:
-		return place{}, b.put8(i, uint64(x.handle), "a condition")
+		m = b.put8(i, uint64(x.handle), "a condition")
 	case nil:
-		return place{}, &misfit{detail: "nil has no type: pass driver.DevicePtr(0) for a null pointer"}
+		m = &misfit{detail: "nil has no type: pass driver.DevicePtr(0) for a null pointer"}
+	default:
+		return false, at, nil
 	}
-	return place{}, b.setPlain(i, x)
+	return true, at, m
 }
 
 // setNumeric packs the numbers of Go and of this project. done is false for
@@ -522,6 +558,7 @@ func (b *block) setBuffer(i int, x *device.Buffer) (at place, m *misfit) {
 	if x.Closed() {
 		return at, &misfit{detail: "a closed buffer", err: ErrClosed}
 	}
+	b.buffers = append(b.buffers, int32(i))
 	if x.Size() > 0 {
 		at = place{x.DLDevice(), x}
 	}

@@ -56,6 +56,56 @@ func valueBytes(x any, size int) []byte {
 	return unsafe.Slice((*byte)((*[2]unsafe.Pointer)(unsafe.Pointer(&x))[1]), size)
 }
 
+// again packs arguments from number i on, as long as each has the type that the
+// parameter had the last time, if that is one whose bytes are the parameter's:
+// see remember. It returns the number of the first that [block.set] has to
+// pack, or how many there are. The types of a kernel's arguments hardly ever
+// change, and one comparison takes the place of all questions.
+func (b *block) again(i int, args []any) int {
+	last := b.last
+	if len(last) > len(args) { // they are as many, or none
+		last = last[:len(args)]
+	}
+	vals := unsafe.Add(b.mem.ptr, b.base())
+	for ; i < len(last); i++ {
+		p := &last[i]
+		// SAFETY: an interface is two words, see valueBytes; a type is known by
+		// its address, which is only compared.
+		x := (*[2]unsafe.Pointer)(unsafe.Pointer(&args[i]))
+		if t := p.typ.Load(); t == 0 || t != uintptr(x[0]) {
+			return i
+		}
+		// SAFETY: the type has as many bytes as the parameter, and no pointers,
+		// or remember would not have it; the value lives as long as args. The
+		// parameter lies within the values, since the block has room for the
+		// table.
+		to := unsafe.Add(vals, p.offset)
+		switch p.size {
+		case 8:
+			*(*[8]byte)(to) = *(*[8]byte)(x[1])
+		case 4:
+			*(*[4]byte)(to) = *(*[4]byte)(x[1])
+		default:
+			copy(unsafe.Slice((*byte)(to), p.size), unsafe.Slice((*byte)(x[1]), p.size))
+		}
+	}
+	return i
+}
+
+// remember says that values of the type of x, one of which has just been
+// packed, are packed by copying their bytes.
+func (b *block) remember(i int, x any) {
+	if i >= len(b.last) {
+		return
+	}
+	switch x.(type) {
+	case bool, Number: // not any byte is a bool (B237); a Number has a width of its own
+		return
+	}
+	// SAFETY: see again.
+	b.last[i].typ.Store(uintptr((*[2]unsafe.Pointer)(unsafe.Pointer(&x))[0]))
+}
+
 // lasting returns its argument in a way that the compiler does not follow. It
 // would otherwise conclude that all arguments of a launch, numbers too, have to
 // be on the heap, because a graph may keep a buffer among them.

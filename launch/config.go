@@ -150,10 +150,14 @@ type deviceLimits struct {
 	cooperative, clusters, pdl bool
 }
 
-// kernelLimits are facts about a kernel on a device.
+// kernelLimits are facts about a kernel on a device, together with the
+// device's own, so that the check of a launch looks at one place.
 type kernelLimits struct {
 	threads, shared int
 	dynamic         atomic.Int64 // as it was last seen; anyone may raise it
+	dev             *deviceLimits
+	grid, block     Dim3 // of the device
+	most            int  // threads of a block: the lesser of kernel and device
 }
 
 // cachedDevices is how many devices facts are kept for; others are asked each
@@ -206,13 +210,20 @@ func limitsOf(dev *device.Device) (*deviceLimits, error) {
 }
 
 func (k *Kernel) limitsOn(dev *device.Device) (*kernelLimits, error) {
-	ord := dev.Ordinal()
-	if ord < cachedDevices {
+	if ord := dev.Ordinal(); ord < cachedDevices {
 		if l := k.info.limits[ord].Load(); l != nil {
 			return l, nil
 		}
 	}
-	l := new(kernelLimits)
+	return k.findLimits(dev)
+}
+
+func (k *Kernel) findLimits(dev *device.Device) (*kernelLimits, error) {
+	d, err := limitsOf(dev)
+	if err != nil {
+		return nil, err
+	}
+	l := &kernelLimits{dev: d, grid: d.grid, block: d.block}
 	var dynamic int
 	for _, a := range []struct {
 		attr int32
@@ -229,16 +240,49 @@ func (k *Kernel) limitsOn(dev *device.Device) (*kernelLimits, error) {
 		*a.to = int(v)
 	}
 	l.dynamic.Store(int64(dynamic))
-	if ord < cachedDevices {
+	l.most = min(l.threads, d.threads)
+	if ord := dev.Ordinal(); ord < cachedDevices {
 		k.info.limits[ord].Store(l)
 	}
 	return l, nil
 }
 
+// shape is grid and block as the driver takes them.
+type shape struct{ grid, block [3]uint32 }
+
+// fits says that a launch is of the common kind, without attributes, not empty
+// and within the limits, and then gives its shape. For any other
+// [Config.check] finds out more.
+func (c *Config) fits(l *kernelLimits, to *shape) bool {
+	gx, gy, gz := c.Grid.X, max(c.Grid.Y, 1), max(c.Grid.Z, 1) // negative ones are for check
+	bx, by, bz := c.Block.X, max(c.Block.Y, 1), max(c.Block.Z, 1)
+	if gx <= 0 || bx <= 0 || c.Grid.Y|c.Grid.Z|c.Block.Y|c.Block.Z < 0 ||
+		gx > l.grid.X || gy > l.grid.Y || gz > l.grid.Z || bx > l.block.X || by > l.block.Y || bz > l.block.Z ||
+		bx*by*bz > l.most || c.SharedMem < 0 || int64(c.SharedMem) > l.dynamic.Load() || !c.plain() {
+		return false
+	}
+	to.grid = [3]uint32{uint32(gx), uint32(gy), uint32(gz)}
+	to.block = [3]uint32{uint32(bx), uint32(by), uint32(bz)}
+	return true
+}
+
+// ready checks a launch. The kernel is in use. skip means that the grid is
+// empty.
+func (c *Config) ready(k *Kernel, dev *device.Device, to *shape) (skip bool, err error) {
+	l, err := k.limitsOn(dev)
+	if err != nil {
+		return false, err
+	}
+	if c.fits(l, to) {
+		return false, nil
+	}
+	return c.check(k, dev, l, to)
+}
+
 // check refuses what the device cannot launch, and raises the limit of shared
 // memory if the configuration says so. The kernel is in use. skip means that
 // the grid is empty.
-func (c *Config) check(k *Kernel, dev *device.Device) (skip bool, err error) {
+func (c *Config) check(k *Kernel, dev *device.Device, kl *kernelLimits, to *shape) (skip bool, err error) {
 	bad := func(field, format string, args ...any) error {
 		return &ConfigError{Kernel: k.info.name, Device: dev.Ordinal(), Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -249,14 +293,7 @@ func (c *Config) check(k *Kernel, dev *device.Device) (skip bool, err error) {
 	if block.X <= 0 || block.Y < 0 || block.Z < 0 {
 		return false, bad("Block", "%v: a block has at least one thread", block)
 	}
-	l, err := limitsOf(dev)
-	if err != nil {
-		return false, err
-	}
-	kl, err := k.limitsOn(dev)
-	if err != nil {
-		return false, err
-	}
+	l := kl.dev
 	if grid.X > l.grid.X || grid.Y > l.grid.Y || grid.Z > l.grid.Z {
 		return false, bad("Grid", "%v: the device can have %v", grid, l.grid)
 	}
@@ -273,6 +310,8 @@ func (c *Config) check(k *Kernel, dev *device.Device) (skip bool, err error) {
 			return false, err
 		}
 	}
+	to.grid = [3]uint32{uint32(grid.X), uint32(grid.Y), uint32(grid.Z)}
+	to.block = [3]uint32{uint32(block.X), uint32(block.Y), uint32(block.Z)}
 	if c.plain() {
 		return grid.X == 0, nil
 	}
@@ -352,8 +391,8 @@ func (c *Config) checkShared(k *Kernel, dev *device.Device, l *deviceLimits, kl 
 
 // plain says that the launch has no attributes.
 func (c *Config) plain() bool {
-	return c.Cluster.isZero() && c.PreferredCluster.isZero() && !c.Cooperative && !c.ProgrammaticStreamSerialization &&
-		c.Priority == 0 && c.ClusterPolicy == 0 && c.MemSyncDomain == 0
+	dims := c.Cluster.X | c.Cluster.Y | c.Cluster.Z | c.PreferredCluster.X | c.PreferredCluster.Y | c.PreferredCluster.Z
+	return dims|c.Priority|int(c.ClusterPolicy|c.MemSyncDomain) == 0 && !c.Cooperative && !c.ProgrammaticStreamSerialization
 }
 
 // maxAttributes is how many attributes a Config can have.

@@ -88,7 +88,7 @@ func packNode(op string, ctx *device.Context, cfg *Config, k *Kernel, args []any
 			return nil, false, packed.fail(k, i, m)
 		}
 	}
-	if skip, err = cfg.check(k, dev); err != nil || skip {
+	if skip, err = cfg.ready(k, dev, &packed.shape); err != nil || skip {
 		return nil, skip, err
 	}
 	for i, x := range args {
@@ -105,10 +105,9 @@ func packNode(op string, ctx *device.Context, cfg *Config, k *Kernel, args []any
 }
 
 func (b *block) nodeParams(ctx *device.Context, cfg *Config, k *Kernel) driver.KernelNodeParams {
-	grid, threads := cfg.Grid.full(), cfg.Block.full()
+	grid, threads := b.shape.grid, b.shape.block
 	p := driver.KernelNodeParams{
-		GridX: uint32(grid.X), GridY: uint32(grid.Y), GridZ: uint32(grid.Z),
-		BlockX: uint32(threads.X), BlockY: uint32(threads.Y), BlockZ: uint32(threads.Z),
+		GridX: grid[0], GridY: grid[1], GridZ: grid[2], BlockX: threads[0], BlockY: threads[1], BlockZ: threads[2],
 		SharedBytes: uint32(cfg.SharedMem), Params: uintptr(b.list()),
 	}
 	if k.info.handle != 0 {

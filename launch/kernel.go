@@ -194,19 +194,59 @@ func (k *Kernel) Params() ([]ParamInfo, error) {
 		return nil, err
 	}
 	defer k.exit()
-	return k.info.table()
+	t, err := k.info.table()
+	if err != nil {
+		return nil, err
+	}
+	return t.params, nil
 }
 
-func (k *kernelInfo) table() ([]ParamInfo, error) {
+// paramTable is a kernel's own table of parameters. It does not change.
+type paramTable struct {
+	params []ParamInfo
+	size   int // bytes of all
+	last   []lastType
+}
+
+// lastType is the type of the argument that a parameter had last, with the
+// parameter's place in a form that is quick to use: see [block.again].
+type lastType struct {
+	typ          atomic.Uintptr // 0 for none
+	offset, size uint32
+}
+
+func newParamTable(params []ParamInfo) *paramTable {
+	t := &paramTable{params: params, last: make([]lastType, len(params))}
+	for i, p := range params {
+		t.last[i].offset, t.last[i].size = uint32(p.Offset), uint32(p.Size)
+		t.size = int(p.Offset + p.Size)
+	}
+	return t
+}
+
+// table returns what is known of the parameters.
+func (k *kernelInfo) table() (*paramTable, error) {
+	if t := k.params.Load(); t != nil {
+		return t, nil
+	}
+	return k.findTable()
+}
+
+func (k *kernelInfo) findTable() (*paramTable, error) {
 	k.paramsOnce.Do(func() {
-		k.params, k.paramsErr = k.readTable()
-		if k.paramsErr != nil && k.lib.tables != nil {
-			if p, err := k.lib.tables(k.name); err == nil {
-				k.params, k.paramsErr = p, nil
+		params, err := k.readTable()
+		if err != nil && k.lib.tables != nil {
+			if p, failed := k.lib.tables(k.name); failed == nil {
+				params, err = p, nil
 			}
 		}
+		if err != nil {
+			k.paramsErr = err
+			return
+		}
+		k.params.Store(newParamTable(params))
 	})
-	return k.params, k.paramsErr
+	return k.params.Load(), k.paramsErr
 }
 
 // readTable asks the driver.

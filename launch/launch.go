@@ -51,19 +51,31 @@ func Launch(s *device.Stream, cfg Config, k *Kernel, args ...any) error {
 		return err
 	}
 	defer b.end()
-	for i := range args {
+	if err := b.pack(s, &cfg, k, args); err != nil {
+		return err
+	}
+	if skip, err := cfg.ready(k, s.Device(), &b.shape); err != nil || skip {
+		return err
+	}
+	return b.queue(s, &cfg, k, args)
+}
+
+// pack packs and checks the arguments of a launch.
+func (b *block) pack(s *device.Stream, cfg *Config, k *Kernel, args []any) error {
+	for i := b.again(0, args); i < len(args); i = b.again(i+1, args) {
 		at, m := b.set(i, args[i])
 		if m == nil && at.dev.Type != 0 {
-			m = reach(&at, s.Device(), &cfg)
+			m = reach(&at, s.Device(), cfg)
 		}
 		if m != nil {
 			return b.fail(k, i, m)
 		}
 	}
-	skip, err := cfg.check(k, s.Device())
-	if err != nil || skip {
-		return err
-	}
+	return nil
+}
+
+// queue launches with packed arguments, whose buffers are in use meanwhile.
+func (b *block) queue(s *device.Stream, cfg *Config, k *Kernel, args []any) error {
 	if err := s.Begin(opLaunch); err != nil {
 		return err
 	}
@@ -73,28 +85,21 @@ func Launch(s *device.Stream, cfg Config, k *Kernel, args ...any) error {
 		return err
 	}
 	begun := 0
-	for i := range args {
-		buf, ok := args[i].(*device.Buffer)
-		if ok {
-			if m := use(buf, s, c); m != nil {
-				err = b.fail(k, i, m)
-				break
-			}
+	for ; begun < len(b.buffers); begun++ {
+		i := int(b.buffers[begun])
+		if m := use(args[i].(*device.Buffer), s, c); m != nil {
+			err = b.fail(k, i, m)
+			break
 		}
-		begun++
+	}
+	if err == nil && c != nil {
+		err = c.keepKernel(k)
 	}
 	if err == nil {
-		if c != nil {
-			err = c.keepKernel(k)
-		}
-		if err == nil {
-			err = b.launch(s, &cfg, k)
-		}
+		err = b.launch(s, cfg, k)
 	}
-	for i := range begun {
-		if buf, ok := args[i].(*device.Buffer); ok {
-			buf.End()
-		}
+	for _, i := range b.buffers[:begun] {
+		args[i].(*device.Buffer).End()
 	}
 	runtime.KeepAlive(args)
 	return err
@@ -127,19 +132,17 @@ func (b *block) fail(k *Kernel, i int, m *misfit) error {
 	return &ArgError{Kernel: k.info.name, Index: i, Param: b.param(i), Detail: m.detail, Err: m.err}
 }
 
-// launch makes the driver call for packed arguments. Stream and kernel are in
-// use.
+// launch makes the driver call for packed arguments and a checked shape. Stream
+// and kernel are in use.
 func (b *block) launch(s *device.Stream, cfg *Config, k *Kernel) error {
 	d, ctx := k.info.lib.d, s.Context().Handle()
-	grid, threads := cfg.Grid.full(), cfg.Block.full()
 	var res driver.Result
 	if cfg.plain() {
-		res = d.LaunchKernel(ctx, k.info.fn, uint32(grid.X), uint32(grid.Y), uint32(grid.Z),
-			uint32(threads.X), uint32(threads.Y), uint32(threads.Z), uint32(cfg.SharedMem), s.Handle(), b.list(), nil)
+		res = d.LaunchAt(ctx, k.info.fn, s.Handle(), b.shape.grid, b.shape.block, uint32(cfg.SharedMem), uintptr(b.list()), k.info.handle != 0)
 	} else {
 		b.cfg = driver.LaunchConfig{
-			GridX: uint32(grid.X), GridY: uint32(grid.Y), GridZ: uint32(grid.Z),
-			BlockX: uint32(threads.X), BlockY: uint32(threads.Y), BlockZ: uint32(threads.Z),
+			GridX: b.shape.grid[0], GridY: b.shape.grid[1], GridZ: b.shape.grid[2],
+			BlockX: b.shape.block[0], BlockY: b.shape.block[1], BlockZ: b.shape.block[2],
 			SharedBytes: uint32(cfg.SharedMem), Stream: s.Handle(), Attrs: b.attrsAddr(),
 			NumAttrs: uint32(cfg.attributes(b.attrs)),
 		}

@@ -48,22 +48,16 @@ func Prepare(k *Kernel, args ...any) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := 8
-	if n := len(args); scratch.known && n > 0 {
-		size = int(scratch.params[n-1].Offset + scratch.params[n-1].Size)
-	} else if !scratch.known {
-		size = n * 256
-	}
-	known, params := scratch.known, scratch.params
+	t, size := scratch.pointed, unknownBytes(len(args))
 	scratch.end()
+	if t != nil {
+		size = t.size
+	}
 	b := newBlock(len(args), size)
 	if b == nil {
-		return nil, &Error{Op: "prepare kernel " + k.info.name, Device: -1, Code: driver.ErrorOutOfMemory, Detail: "no host memory for arguments"}
+		return nil, noMemory("prepare kernel", k)
 	}
-	b.known, b.params = known, params
-	if known {
-		b.point()
-	}
+	b.aim(t)
 	p := &Prepared{k: k, b: b}
 	for i, x := range args {
 		if err := p.set(i, x); err != nil {
@@ -102,6 +96,7 @@ func (p *Prepared) len() int {
 }
 
 func (p *Prepared) set(i int, x any) error {
+	p.b.last, p.b.buffers = nil, p.b.buffers[:0] // p has what it needs to know
 	at, m := p.b.set(i, x)
 	if m != nil {
 		return p.b.fail(p.k, i, m)
@@ -187,7 +182,7 @@ func (p *Prepared) Launch(s *device.Stream, cfg Config) error {
 			return p.b.fail(k, e.index, m)
 		}
 	}
-	skip, err := cfg.check(k, s.Device())
+	skip, err := cfg.ready(k, s.Device(), &p.b.shape)
 	if err != nil || skip {
 		return err
 	}
