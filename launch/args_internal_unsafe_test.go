@@ -2,7 +2,9 @@ package launch
 
 import (
 	"encoding/binary"
+	"math"
 	"reflect"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -113,4 +115,42 @@ func FuzzPlain(f *testing.F) {
 		back := *(*all)(unsafe.Pointer(unsafe.SliceData(blk.vals)))
 		require.True(t, reflect.DeepEqual(x, back) || e != e)
 	})
+}
+
+// TestPackingAgainTogether packs values of two types for one kernel in many
+// goroutines, which change what the kernel remembers under each other.
+func TestPackingAgainTogether(t *testing.T) {
+	table := newParamTable([]ParamInfo{{0, 8}, {8, 8}})
+	if newCMemory(8) == nil {
+		t.Skip("needs C memory, which needs cgo on linux")
+	}
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			b := newBlock(2, table.size)
+			args := []any{int64(g), driver.DevicePtr(g + 100)}
+			want := []uint64{uint64(g), uint64(g) + 100}
+			if g%2 == 1 {
+				args, want = []any{float64(g), float64(1 / (g + 1))}, []uint64{math.Float64bits(float64(g)), math.Float64bits(0)}
+			}
+			for range 2000 {
+				b.aim(table)
+				clear(b.vals)
+				for i := b.again(0, args); i < len(args); i = b.again(i+1, args) {
+					if _, m := b.set(i, args[i]); m != nil {
+						t.Error(m)
+					}
+				}
+				for i, w := range want {
+					if v := binary.NativeEndian.Uint64(b.vals[8*i:]); v != w {
+						t.Errorf("parameter %d of goroutine %d: %#x, want %#x", i, g, v, w)
+						return
+					}
+				}
+			}
+		}()
+	}
+	all.Wait()
 }

@@ -3,6 +3,7 @@ package launch
 import (
 	"bytes"
 	"encoding/binary"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,6 +110,58 @@ func TestPackingIsTheModel(t *testing.T) {
 				_, m := b.set(i, driver.DevicePtr(1))
 				require.NotNil(t, m)
 				require.Equal(t, before, b.vals)
+			}
+		}
+	})
+}
+
+// TestPackingAgain packs two lists of arguments for one kernel, one after the
+// other in any order: those of a type that a parameter has had, all but bool,
+// go the short way, and what is packed is the same as without it.
+func TestPackingAgain(t *testing.T) {
+	if newCMemory(8) == nil {
+		t.Skip("needs C memory, which needs cgo on linux")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		first := rapid.SliceOfN(rapid.Custom(drawArg), 1, 20).Draw(t, "first")
+		second := make([]drawn, len(first))
+		var params []ParamInfo
+		end := 0
+		for i, a := range first {
+			end = (end + 15) / 16 * 16
+			params = append(params, ParamInfo{Offset: uintptr(end), Size: uintptr(a.size)})
+			end += a.size
+			// One of the same size: often of another type.
+			second[i] = rapid.Custom(drawArg).Filter(func(b drawn) bool { return b.size == a.size }).Draw(t, "second")
+		}
+		table := newParamTable(params)
+		require.LessOrEqual(t, end, table.size)
+		b := newBlock(len(first), table.size)
+		had := make([]reflect.Type, len(first))
+		for _, list := range rapid.SliceOfN(rapid.SampledFrom([][]drawn{first, second}), 1, 6).Draw(t, "order") {
+			b.aim(table)
+			clear(b.vals)
+			args := make([]any, len(list))
+			for i, a := range list {
+				args[i] = a.x
+			}
+			long := map[int]bool{}
+			for i := b.again(0, args); i < len(args); i = b.again(i+1, args) {
+				at, m := b.set(i, args[i])
+				require.Nil(t, m)
+				require.Zero(t, at)
+				long[i] = true
+			}
+			first := b.mem.addr + b.base()
+			for i, a := range list {
+				p := params[i]
+				require.Equal(t, a.want, b.vals[p.Offset:p.Offset+p.Size])
+				require.Equal(t, first+p.Offset, b.ptrs[i])
+				typ := reflect.TypeOf(a.x)
+				require.Equal(t, had[i] != typ, long[i], "%v after %v", typ, had[i])
+				if typ.Kind() != reflect.Bool { // a bool is looked at each time (B237)
+					had[i] = typ
+				}
 			}
 		}
 	})
