@@ -2,6 +2,7 @@ package device
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -17,7 +18,7 @@ import (
 // A buffer remembers the streams that it was used on through this package (and
 // through [Buffer.UsedOn]). Close gives the memory back in the order of its
 // deallocation stream, after the work that is queued on those streams then: the
-// host does not wait, and nobody gets the memory too early.
+// host does not wait, unless the order cannot be made, and nobody gets the memory too early.
 type Buffer struct {
 	object
 	ptr      driver.DevicePtr
@@ -127,12 +128,12 @@ func (f *freeing) release(ptr driver.DevicePtr, size int64, r MemoryResource) er
 	var err error
 	for _, u := range f.used {
 		if u.key() != f.stream.key() {
-			err = join(err, f.stream.Wait(u))
+			err = join(err, f.after(u))
 		}
 	}
 	if err != nil {
-		// The order cannot be made: leaking is better than giving memory
-		// away that is in use.
+		// There is no order, and waiting failed too: leaking is better than
+		// giving memory away that is in use.
 		err = fmt.Errorf("device: free: memory kept: %w", err)
 	} else {
 		err = r.Deallocate(ptr, size, f.stream)
@@ -142,6 +143,20 @@ func (f *freeing) release(ptr driver.DevicePtr, size int64, r MemoryResource) er
 	}
 	f.used = nil
 	return join(err, f.stream.drop())
+}
+
+// after makes the freeing come after the work of u. Where the order cannot be
+// made, as for want of memory for an event, the host waits for that work: this is
+// the one way that a Close blocks.
+func (f *freeing) after(u *Stream) error {
+	err := f.stream.Wait(u)
+	if err == nil || errors.Is(err, ErrSticky) {
+		return err
+	}
+	if u.Synchronize(context.Background()) == nil {
+		return nil
+	}
+	return err
 }
 
 // WrapBuffer makes a buffer of memory that somebody else owns. The driver is

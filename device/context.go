@@ -171,7 +171,10 @@ func (c *Context) SetCurrent() (restore func() error, err error) {
 		}
 		defer runtime.UnlockOSThread()
 		defer c.exit()
-		_, res := c.dev.d.ContextSwap(old)
+		res := c.dev.d.CtxSetCurrent(old)
+		if res != driver.Success {
+			res = c.dev.d.CtxSetCurrent(old) // it may have told of something older
+		}
 		return check("restore context", c.dev.ordinal, res)
 	}, nil
 }

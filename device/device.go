@@ -116,13 +116,19 @@ func Devices() iter.Seq2[*Device, error] {
 // ByUUID finds a device. One that this process cannot see gives
 // [ErrInvalidDevice].
 func ByUUID(id UUID) (*Device, error) {
+	var failed error
 	for d, err := range Devices() {
 		if err != nil {
 			return nil, err
 		}
-		if have, err := d.UUID(); err == nil && have == id {
+		have, err := d.UUID()
+		if err == nil && have == id {
 			return d, nil
 		}
+		failed = join(failed, err)
+	}
+	if failed != nil {
+		return nil, failed // it may have been this one
 	}
 	return nil, &Error{Op: "find device " + id.String(), Device: -1, Code: driver.ErrorInvalidDevice, Detail: "not visible to this process"}
 }
@@ -239,13 +245,19 @@ func (d *Device) Properties() (*Properties, error) {
 	if err := check("properties", d.ordinal, d.d.DeviceGetAttributes(d.ordinal, attrs, values, results)); err != nil {
 		return nil, err
 	}
-	p := &Properties{values: make(map[driver.DeviceAttribute]int, len(attrs))}
+	p, known := &Properties{values: make(map[driver.DeviceAttribute]int, len(attrs))}, true
 	for i, a := range attrs {
-		if results[i] == driver.Success {
+		switch results[i] {
+		case driver.Success:
 			p.values[a] = int(values[i])
+		case driver.ErrorInvalidValue, driver.ErrorNotSupported: // the driver does not know it
+		default:
+			known = false
 		}
 	}
-	d.props = p
+	if known { // an answer that another call may give otherwise is not kept
+		d.props = p
+	}
 	return p, nil
 }
 

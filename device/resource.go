@@ -1,6 +1,8 @@
 package device
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-handoff/handoff/device/driver"
@@ -193,7 +195,8 @@ func allocError(dev *Device, size int64, res driver.Result) error {
 }
 
 // freeLater frees memory that has no stream-ordered free, once the work of s
-// is done.
+// is done. If that cannot be deferred, as for want of memory for an event, the
+// host waits for it.
 func freeLater(s *Stream, free func(*Context) driver.Result) error {
 	const op = "free"
 	if err := s.enter(op); err != nil {
@@ -213,8 +216,12 @@ func freeLater(s *Stream, free func(*Context) driver.Result) error {
 			_ = free(c)
 		})
 	})
-	if err != nil {
-		s.exit()
+	if err == nil {
+		return nil
 	}
-	return err
+	defer s.exit()
+	if errors.Is(err, ErrSticky) || s.Synchronize(context.Background()) != nil {
+		return err
+	}
+	return check(op, c.dev.ordinal, free(c))
 }

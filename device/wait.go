@@ -65,6 +65,27 @@ type waiter struct {
 	done   func(driver.Result) // on the poller's goroutine; must not block
 	pooled bool                // give the event back to the pool
 	closer func()              // drops what kept the handles valid
+	failed int                 // questions that said nothing about the work
+}
+
+// asks is how often the poller asks again after a question that failed without
+// saying anything about the work, such as for want of memory.
+const asks = 100
+
+// open says whether a waiter has to wait on after an answer.
+func (w *waiter) open(res driver.Result) bool {
+	switch res {
+	case driver.Success, driver.ErrorInvalidContext, driver.ErrorContextIsDestroyed, driver.ErrorInvalidHandle,
+		driver.ErrorDeinitialized, driver.ErrorNotInitialized:
+		return false // done, or the context is gone and the work with it
+	case driver.ErrorNotReady:
+		return true
+	}
+	if res.Sticky() || w.failed == asks {
+		return false
+	}
+	w.failed++
+	return true
 }
 
 // poller asks for the events of all waiters, in one crossing a round, on one
@@ -130,7 +151,7 @@ func runPoller(d *driver.Driver) {
 		kept := all[:0]
 		finished := 0
 		for i, w := range all {
-			if results[i] == driver.ErrorNotReady {
+			if w.open(results[i]) {
 				kept = append(kept, w)
 				continue
 			}

@@ -52,20 +52,24 @@ static ho_result take(ho_driver *d, ho_context ctx, ho_event *e, int *stale)
 	return d->t.cuEventCreate(e, HO_CU_EVENT_DISABLE_TIMING);
 }
 
-static void give(ho_driver *d, ho_context ctx, ho_event e)
+/* Puts an event into the pool; 0 if there is no room. */
+static int put(ho_driver *d, ho_context ctx, ho_event e)
 {
 	ho_event_rack *r = rack(d, ctx, 1);
 
-	if (r != NULL) {
-		for (int i = 0; i < HO_POOL_EVENTS; i++) {
-			ho_event none = 0;
-			if (atomic_load_explicit(&r->events[i], memory_order_relaxed) == 0 &&
-			    atomic_compare_exchange_strong_explicit(&r->events[i], &none, e, memory_order_acq_rel,
-								    memory_order_relaxed))
-				return;
-		}
+	for (int i = 0; r != NULL && i < HO_POOL_EVENTS; i++) {
+		ho_event none = 0;
+		if (atomic_load_explicit(&r->events[i], memory_order_relaxed) == 0 &&
+		    atomic_compare_exchange_strong_explicit(&r->events[i], &none, e, memory_order_acq_rel,
+							    memory_order_relaxed))
+			return 1;
 	}
-	if (d->t.cuEventDestroy != NULL)
+	return 0;
+}
+
+static void give(ho_driver *d, ho_context ctx, ho_event e)
+{
+	if (!put(d, ctx, e) && d->t.cuEventDestroy != NULL)
 		d->t.cuEventDestroy(e);
 }
 
@@ -216,10 +220,12 @@ ho_result ho_recycle(ho_driver *d, ho_context ctx, ho_event e)
 		return st;
 	if (e == 0)
 		return HO_CUDA_ERROR_INVALID_HANDLE;
-	if ((st = key(d, &ctx)) != HO_CUDA_SUCCESS || (st = ho_enter(&d->t, ctx, &outer)) != HO_CUDA_SUCCESS)
+	if ((st = key(d, &ctx)) != HO_CUDA_SUCCESS)
 		return st;
-	give(d, ctx, e);
-	return ho_leave(&d->t, &outer, HO_CUDA_SUCCESS);
+	if (put(d, ctx, e)) /* needs no context */
+		return HO_CUDA_SUCCESS;
+	(void)ho_enter(&d->t, ctx, &outer);
+	return ho_leave(&d->t, &outer, d->t.cuEventDestroy(e));
 }
 
 void ho_forget_context(ho_driver *d, ho_context ctx, int destroyed)

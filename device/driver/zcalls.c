@@ -522,11 +522,10 @@ ho_result ho_call_cuMemFree(const ho_cuda_table *t, ho_context ctx, ho_devptr pt
 	if (t->cuMemFree == NULL)
 		return HO_MISSING(cuMemFree);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
-	if (st != HO_CUDA_SUCCESS)
-		return st;
-	st = ho_leave(t, &outer, t->cuMemFree(ptr));
-	return st;
+	ho_result in = ho_enter(t, ctx, &outer), st = t->cuMemFree(ptr);
+	if (in != HO_CUDA_SUCCESS && st != HO_CUDA_SUCCESS && ho_enter(t, ctx, &outer) == HO_CUDA_SUCCESS)
+		st = t->cuMemFree(ptr);
+	return ho_leave(t, &outer, st);
 }
 
 ho_ret_cuMemGetAddressRange ho_call_cuMemGetAddressRange(const ho_cuda_table *t, ho_devptr ptr)
@@ -560,11 +559,10 @@ ho_result ho_call_cuMemFreeHost(const ho_cuda_table *t, ho_context ctx, ho_word 
 	if (t->cuMemFreeHost == NULL)
 		return HO_MISSING(cuMemFreeHost);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
-	if (st != HO_CUDA_SUCCESS)
-		return st;
-	st = ho_leave(t, &outer, t->cuMemFreeHost(addr));
-	return st;
+	ho_result in = ho_enter(t, ctx, &outer), st = t->cuMemFreeHost(addr);
+	if (in != HO_CUDA_SUCCESS && st != HO_CUDA_SUCCESS && ho_enter(t, ctx, &outer) == HO_CUDA_SUCCESS)
+		st = t->cuMemFreeHost(addr);
+	return ho_leave(t, &outer, st);
 }
 
 ho_ret_cuMemHostAlloc ho_call_cuMemHostAlloc(const ho_cuda_table *t, ho_context ctx, size_t size, uint32_t flags)
@@ -599,11 +597,10 @@ ho_result ho_call_cuMemHostUnregister(const ho_cuda_table *t, ho_context ctx, ho
 	if (t->cuMemHostUnregister == NULL)
 		return HO_MISSING(cuMemHostUnregister);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
-	if (st != HO_CUDA_SUCCESS)
-		return st;
-	st = ho_leave(t, &outer, t->cuMemHostUnregister(addr));
-	return st;
+	ho_result in = ho_enter(t, ctx, &outer), st = t->cuMemHostUnregister(addr);
+	if (in != HO_CUDA_SUCCESS && st != HO_CUDA_SUCCESS && ho_enter(t, ctx, &outer) == HO_CUDA_SUCCESS)
+		st = t->cuMemHostUnregister(addr);
+	return ho_leave(t, &outer, st);
 }
 
 ho_ret_cuMemHostGetDevicePointer ho_call_cuMemHostGetDevicePointer(const ho_cuda_table *t, ho_context ctx, ho_word addr, uint32_t flags)
@@ -1427,11 +1424,10 @@ ho_result ho_call_cuStreamDestroy(const ho_cuda_table *t, ho_context ctx, ho_str
 	if (t->cuStreamDestroy == NULL)
 		return HO_MISSING(cuStreamDestroy);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
-	if (st != HO_CUDA_SUCCESS)
-		return st;
-	st = ho_leave(t, &outer, t->cuStreamDestroy(stream));
-	return st;
+	ho_result in = ho_enter(t, ctx, &outer), st = t->cuStreamDestroy(stream);
+	if (in != HO_CUDA_SUCCESS && st != HO_CUDA_SUCCESS && ho_enter(t, ctx, &outer) == HO_CUDA_SUCCESS)
+		st = t->cuStreamDestroy(stream);
+	return ho_leave(t, &outer, st);
 }
 
 ho_ret_cuStreamGetPriority ho_call_cuStreamGetPriority(const ho_cuda_table *t, ho_context ctx, ho_stream stream)
@@ -1808,11 +1804,10 @@ ho_result ho_call_cuEventDestroy(const ho_cuda_table *t, ho_context ctx, ho_even
 	if (t->cuEventDestroy == NULL)
 		return HO_MISSING(cuEventDestroy);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
-	if (st != HO_CUDA_SUCCESS)
-		return st;
-	st = ho_leave(t, &outer, t->cuEventDestroy(event));
-	return st;
+	ho_result in = ho_enter(t, ctx, &outer), st = t->cuEventDestroy(event);
+	if (in != HO_CUDA_SUCCESS && st != HO_CUDA_SUCCESS && ho_enter(t, ctx, &outer) == HO_CUDA_SUCCESS)
+		st = t->cuEventDestroy(event);
+	return ho_leave(t, &outer, st);
 }
 
 ho_result ho_call_cuEventRecord(const ho_cuda_table *t, ho_context ctx, ho_event event, ho_stream stream)
@@ -1952,11 +1947,10 @@ ho_result ho_call_cuModuleUnload(const ho_cuda_table *t, ho_context ctx, ho_modu
 	if (t->cuModuleUnload == NULL)
 		return HO_MISSING(cuModuleUnload);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
-	if (st != HO_CUDA_SUCCESS)
-		return st;
-	st = ho_leave(t, &outer, t->cuModuleUnload(module));
-	return st;
+	ho_result in = ho_enter(t, ctx, &outer), st = t->cuModuleUnload(module);
+	if (in != HO_CUDA_SUCCESS && st != HO_CUDA_SUCCESS && ho_enter(t, ctx, &outer) == HO_CUDA_SUCCESS)
+		st = t->cuModuleUnload(module);
+	return ho_leave(t, &outer, st);
 }
 
 ho_ret_cuModuleGetLoadingMode ho_call_cuModuleGetLoadingMode(const ho_cuda_table *t)
@@ -2481,11 +2475,10 @@ ho_result ho_call_cuLinkDestroy(const ho_cuda_table *t, ho_context ctx, ho_link_
 	if (t->cuLinkDestroy == NULL)
 		return HO_MISSING(cuLinkDestroy);
 	ho_guard outer;
-	ho_result st = ho_enter(t, ctx, &outer);
-	if (st != HO_CUDA_SUCCESS)
-		return st;
-	st = ho_leave(t, &outer, t->cuLinkDestroy(state));
-	return st;
+	ho_result in = ho_enter(t, ctx, &outer), st = t->cuLinkDestroy(state);
+	if (in != HO_CUDA_SUCCESS && st != HO_CUDA_SUCCESS && ho_enter(t, ctx, &outer) == HO_CUDA_SUCCESS)
+		st = t->cuLinkDestroy(state);
+	return ho_leave(t, &outer, st);
 }
 
 ho_result ho_call_cuTensorMapEncodeTiled(const ho_cuda_table *t, ho_tensor_map *tm, int dtype, uint32_t dims_n, ho_word addr, uint64_t *dims, uint64_t *strides, uint32_t *box, uint32_t *elemStrides, int interleave, int swizzle, int l2, int oob)

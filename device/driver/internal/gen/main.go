@@ -36,6 +36,7 @@ type call struct {
 	entry
 	ctx    bool
 	lazy   bool // a created stream, or an event, tells the context
+	anyway bool // it gives something back: made even without its context
 	doc    string
 	params []param
 }
@@ -103,8 +104,8 @@ func readCalls(path string, entries []entry) []call {
 			log.Fatalf("%s: %q: want %s", path, l, c.name)
 		}
 		f = f[1:]
-		if len(f) > 0 && (f[0] == "ctx" || f[0] == "ctx?") {
-			c.ctx, c.lazy, f = true, f[0] == "ctx?", f[1:]
+		if len(f) > 0 && (f[0] == "ctx" || f[0] == "ctx?" || f[0] == "ctx!") {
+			c.ctx, c.lazy, c.anyway, f = true, f[0] == "ctx?", f[0] == "ctx!", f[1:]
 		}
 		if len(f) != len(c.entry.params) {
 			log.Fatalf("%s: %s: %d tokens for %d parameters", path, c.name, len(f), len(c.entry.params))
@@ -319,6 +320,8 @@ func cSource(calls []call) []byte {
 			enter = fmt.Sprintf("ho_enter_for(t, ctx, %s, &outer)", c.tells())
 		}
 		switch {
+		case c.anyway:
+			fmt.Fprintf(&b, "\tho_guard outer;\n\tho_result in = %s, st = %s;\n", enter, invoke)
 		case c.ctx && len(outs) == 0:
 			fmt.Fprintf(&b, "\tho_guard outer;\n\tho_result st = %s;\n", enter)
 		case c.ctx:
@@ -329,6 +332,9 @@ func cSource(calls []call) []byte {
 			fmt.Fprintf(&b, "\tif (%s != HO_CUDA_SUCCESS)\n\t\treturn %s;\n", st, ret)
 			fmt.Fprintf(&b, "\t%s = %s;\n\tif (ho_again(t, &outer, &%s))\n\t\t%s = %s;\n", st, invoke, st, st, invoke)
 			fmt.Fprintf(&b, "\t%s = ho_leave(t, &outer, %s);\n\treturn %s;\n", st, st, ret)
+		case c.anyway:
+			fmt.Fprintf(&b, "\tif (in != HO_CUDA_SUCCESS && st != HO_CUDA_SUCCESS && %s == HO_CUDA_SUCCESS)\n\t\tst = %s;\n", enter, invoke)
+			b.WriteString("\treturn ho_leave(t, &outer, st);\n")
 		case c.ctx:
 			fmt.Fprintf(&b, "\tif (%s != HO_CUDA_SUCCESS)\n\t\treturn %s;\n", st, ret)
 			fmt.Fprintf(&b, "\t%s = ho_leave(t, &outer, %s);\n\treturn %s;\n", st, invoke, ret)
