@@ -53,6 +53,7 @@ func (s *Stream) twin(op string) (*Stream, error) {
 	if s.kind == stream.KindPerThreadDefault {
 		t.kind = stream.KindLegacyDefault
 	}
+	t.identify()
 	return t, nil
 }
 

@@ -48,6 +48,11 @@ func (o *owner) unref() error {
 	if o.refs.Add(-1) != 0 {
 		return nil
 	}
+	return o.last()
+}
+
+// last runs when no reference is left.
+func (o *owner) last() error {
 	o.token.Done()
 	o.kind.drop()
 	err := o.final()
@@ -83,12 +88,15 @@ type object struct {
 	closed atomic.Bool
 }
 
-// enter begins a use: the handle stays valid until exit.
+// begin begins a use, if the object is open: the handle stays valid until exit.
+func (b *object) begin() bool { return !b.closed.Load() && b.own.ref() }
+
+// enter is begin with the error that a closed object gives.
 func (b *object) enter(op string) error {
-	if b.closed.Load() || !b.own.ref() {
-		return closed(op)
+	if b.begin() {
+		return nil
 	}
-	return nil
+	return closed(op)
 }
 
 func (b *object) exit() { _ = b.own.unref() }

@@ -25,6 +25,7 @@ type Stream struct {
 	foreign  any // what keeps the stream of another library alive
 	priority int // of an owned stream
 	blocking bool
+	view     stream.StreamView // of s; a circle that the collector sees through
 	cleanup  runtime.Cleanup
 }
 
@@ -97,6 +98,7 @@ func (c *Context) NewStream(opts *StreamOptions) (*Stream, error) {
 		return join(err, held.unref())
 	})
 	s.cleanup = guard(s, s.own)
+	s.identify()
 	streams.put(s.key(), s)
 	ok = true
 	return s, nil
@@ -194,6 +196,7 @@ func wrapStream(c *Context, handle driver.StreamHandle, foreign any) (*Stream, e
 			return nil, err
 		}
 		s := &Stream{ctx: c, handle: key.handle, kind: kind, thread: key.thread, foreign: foreign}
+		s.identify()
 		s.own = &owner{kind: new(counter), final: held.unref}
 		s.own.refs.Store(1)
 		s.cleanup = runtime.AddCleanup(s, func(o *owner) {
@@ -224,7 +227,12 @@ func (s *Stream) View() stream.StreamView {
 	if s.closed.Load() {
 		return stream.StreamView{}
 	}
-	return stream.Known(s.ctx.dev.d, s.ctx.handle, s.ctx.dev.ordinal, s.handle, s)
+	return s.view
+}
+
+// identify makes the view of a new stream, once its handle is set.
+func (s *Stream) identify() {
+	s.view = stream.Known(s.ctx.dev.d, s.ctx.handle, s.ctx.dev.ordinal, s.handle, s)
 }
 
 // Context returns the context of the stream.
@@ -453,22 +461,44 @@ func (s *Stream) WaitEvent(e *Event) error {
 // the host does not wait. It may be used while either stream captures.
 func (s *Stream) Wait(o stream.StreamLike) error {
 	const op = "wait for stream"
-	other, ok := o.(*Stream)
-	if !ok || other == nil {
-		v, err := view(o, s.ctx)
-		if err != nil {
-			return err
+	if other, ok := o.(*Stream); ok && other != nil {
+		return s.waitStream(other)
+	}
+	v, err := view(o, s.ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.use(op); err != nil {
+		return err
+	}
+	defer s.exit()
+	mine := s.View()
+	if mine.Same(v) {
+		return nil
+	}
+	if err := mine.WaitFor(v); err != nil {
+		return fmt.Errorf("device: %w", err)
+	}
+	stats.edges.Add(1)
+	return nil
+}
+
+func (s *Stream) waitStream(other *Stream) error {
+	const op = "wait for stream"
+	if s.kind == stream.KindCreated && other.kind == stream.KindCreated && s.handle != other.handle {
+		// Without the care for threads, and without defers: nothing here panics.
+		if !s.begin() {
+			return closed(op)
 		}
-		if err := s.use(op); err != nil {
-			return err
+		if !other.begin() {
+			s.exit()
+			return closed(op)
 		}
-		defer s.exit()
-		mine := s.View()
-		if mine.Same(v) {
-			return nil
-		}
-		if err := mine.WaitFor(v); err != nil {
-			return fmt.Errorf("device: %w", err)
+		res := s.ctx.dev.d.OrderStreams(other.ctx.handle, other.handle, s.ctx.handle, s.handle, false)
+		other.exit()
+		s.exit()
+		if res != driver.Success {
+			return s.fail(op, res)
 		}
 		stats.edges.Add(1)
 		return nil

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,6 +67,34 @@ func TestZeroStreamView(t *testing.T) {
 	require.Equal(t, driver.DeviceInvalid, v.Device())
 	require.True(t, v.Argument().IsNone())
 	require.Equal(t, "no stream", v.String())
+}
+
+// TestKnownIsWhatWasSaid: views share what is known of a stream, and never that
+// of another one, however many there are and whoever asks.
+func TestKnownIsWhatWasSaid(t *testing.T) {
+	d := new(driver.Driver) // never called
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range 2000 {
+				h, ctx, dev := driver.StreamHandle(0x10000+16*(i%300)), driver.ContextHandle(0x5000+64*(i%3)), driver.Device(i%3)
+				v := stream.Known(d, ctx, dev, h, g)
+				if v.Handle() != h || v.Context() != ctx || v.Device() != dev || v.Driver() != d || v.Owner() != g ||
+					v.Kind() != stream.KindCreated {
+					t.Errorf("%v of context %#x, want handle %#x of %#x on device %d", v, v.Context(), h, ctx, dev)
+					return
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	v, w := stream.Known(d, 1, 0, 0x10000, nil), stream.Known(d, 2, 1, 0x10000, t)
+	require.True(t, v.Same(w), "a created stream is its handle")
+	require.False(t, stream.Known(d, 1, 0, 1, nil).Same(stream.Known(d, 2, 0, 1, nil)), "a default stream is its context's")
+	require.True(t, stream.Known(d, 1, 0, 0, nil).Same(stream.Known(d, 1, 0, 1, nil))) // R274
+	require.Zero(t, testing.AllocsPerRun(100, func() { v = stream.Known(d, 1, 0, 0x10000, nil) }), "a stream that is seen again")
 }
 
 func TestOrderMustBeSaid(t *testing.T) {

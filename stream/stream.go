@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/go-handoff/handoff/cai"
 	"github.com/go-handoff/handoff/device/driver"
@@ -63,15 +64,40 @@ func KindOf(handle uintptr) (Kind, error) {
 }
 
 // StreamView is a stream that somebody else owns. The zero value is no stream:
-// its methods return errors that wrap [ErrInvalid].
+// its methods return errors that wrap [ErrInvalid]. Compare views with
+// [StreamView.Same], not with ==.
 type StreamView struct {
+	id    *identity // nil in the zero value
+	owner any
+}
+
+// identity is what is known of a stream. It never changes, and is apart from
+// the view so that a view is three words, which travel in registers: copying
+// the facts themselves twice costs as much as half a call into C.
+type identity struct {
 	d      *driver.Driver
 	handle driver.StreamHandle
 	ctx    driver.ContextHandle
 	dev    driver.Device
 	kind   Kind
 	thread int32 // kernel's number of the thread, for the per-thread default stream
-	owner  any
+}
+
+// recent finds the identity of a stream that is seen again, so that a view of
+// one usually allocates nothing. A slot that another stream takes over costs an
+// allocation, nothing else.
+var recent [64]atomic.Pointer[identity]
+
+func identify(x *identity) *identity {
+	h := uintptr(x.handle)>>4 ^ uintptr(x.ctx)>>4 ^ uintptr(x.thread)
+	slot := &recent[(h^h>>6)%uintptr(len(recent))]
+	if p := slot.Load(); p != nil && *p == *x {
+		return p
+	}
+	p := new(identity)
+	*p = *x
+	slot.Store(p)
+	return p
 }
 
 // Options tune [Wrap] and [WrapHandle]. The zero value, and nil, fit created
@@ -138,48 +164,48 @@ func WrapHandle(handle uintptr, opts *Options) (StreamView, error) {
 			return StreamView{}, fmt.Errorf("stream: wrap: %w", err)
 		}
 	}
-	v := StreamView{d: d, handle: driver.StreamHandle(handle), kind: kind, owner: o.Owner}
+	x := identity{d: d, handle: driver.StreamHandle(handle), kind: kind}
 	switch kind {
 	case KindLegacyDefault:
-		v.handle = driver.LegacyStream // 0 is the same stream to this project's driver calls (R274)
+		x.handle = driver.LegacyStream // 0 is the same stream to this project's driver calls (R274)
 	case KindPerThreadDefault:
-		v.thread = threadID()
+		x.thread = threadID()
 	}
 	if kind != KindCreated && o.Context == 0 {
 		return StreamView{}, fmt.Errorf("stream: wrap: %w: give Options.Context", ErrNoContext)
 	}
-	dev, ctx, res := d.StreamDevice(o.Context, v.handle)
+	dev, ctx, res := d.StreamDevice(o.Context, x.handle)
 	if res != driver.Success {
 		return StreamView{}, callError("wrap", res)
 	}
-	v.dev, v.ctx = dev, ctx
-	return v, nil
+	x.dev, x.ctx = dev, ctx
+	return StreamView{identify(&x), o.Owner}, nil
 }
 
 // Known makes a view of facts that the caller vouches for, without asking the
 // driver: what packages above use for streams that they made themselves.
 func Known(d *driver.Driver, ctx driver.ContextHandle, dev driver.Device, handle driver.StreamHandle, owner any) StreamView {
-	v := StreamView{d: d, ctx: ctx, dev: dev, handle: handle, kind: KindCreated, owner: owner}
+	x := identity{d: d, ctx: ctx, dev: dev, handle: handle, kind: KindCreated}
 	switch handle {
 	case driver.DefaultStream, driver.LegacyStream:
-		v.kind, v.handle = KindLegacyDefault, driver.LegacyStream
+		x.kind, x.handle = KindLegacyDefault, driver.LegacyStream
 	case driver.PerThreadStream:
-		v.kind, v.thread = KindPerThreadDefault, threadID()
+		x.kind, x.thread = KindPerThreadDefault, threadID()
 	}
-	return v
+	return StreamView{identify(&x), owner}
 }
 
 // Valid reports whether v is a stream, and not the zero value.
-func (v StreamView) Valid() bool { return v.d != nil }
+func (v StreamView) Valid() bool { return v.id != nil }
 
 // check refuses the zero value and a per-thread stream on a foreign thread.
 // The caller of a per-thread view has locked its goroutine, or the answer may
 // be stale when it is used.
 func (v StreamView) check() error {
-	if v.d == nil {
+	if v.id == nil {
 		return ErrInvalid
 	}
-	if v.kind == KindPerThreadDefault && v.thread != threadID() {
+	if v.id.kind == KindPerThreadDefault && v.id.thread != threadID() {
 		return ruleError("R278", "the thread is another one", ErrThread)
 	}
 	return nil
@@ -188,32 +214,43 @@ func (v StreamView) check() error {
 // CUDAStream makes a view a [StreamLike]: (0, handle). The zero value has
 // version -1, which every consumer refuses.
 func (v StreamView) CUDAStream() (version int, handle uintptr) {
-	if v.d == nil {
+	if v.id == nil {
 		return -1, 0
 	}
-	return 0, uintptr(v.handle)
+	return 0, uintptr(v.id.handle)
 }
 
 // Handle returns the raw handle; 1 for the legacy default stream.
-func (v StreamView) Handle() driver.StreamHandle { return v.handle }
+func (v StreamView) Handle() driver.StreamHandle { return v.facts().handle }
+
+// nothing is the identity of the zero view.
+var nothing identity
+
+// facts returns what is known of the stream, also of the zero view.
+func (v StreamView) facts() *identity {
+	if v.id == nil {
+		return &nothing
+	}
+	return v.id
+}
 
 // Kind says what sort of stream it is; 0 for the zero value.
-func (v StreamView) Kind() Kind { return v.kind }
+func (v StreamView) Kind() Kind { return v.facts().kind }
 
 // Device returns the ordinal of the device whose stream it is, or
 // [driver.DeviceInvalid] for the zero value.
 func (v StreamView) Device() driver.Device {
-	if v.d == nil {
+	if v.id == nil {
 		return driver.DeviceInvalid
 	}
-	return v.dev
+	return v.id.dev
 }
 
 // Context returns the context that the stream belongs to.
-func (v StreamView) Context() driver.ContextHandle { return v.ctx }
+func (v StreamView) Context() driver.ContextHandle { return v.facts().ctx }
 
 // Driver returns the driver that serves the stream.
-func (v StreamView) Driver() *driver.Driver { return v.d }
+func (v StreamView) Driver() *driver.Driver { return v.facts().d }
 
 // Owner returns what the view keeps alive, or nil.
 func (v StreamView) Owner() any { return v.owner }
@@ -221,31 +258,32 @@ func (v StreamView) Owner() any { return v.owner }
 // Argument returns the stream as the array protocols name it: the value for a
 // __dlpack__ call or for the key "stream" of the CUDA Array Interface (R284).
 func (v StreamView) Argument() cai.StreamArgument {
-	if v.d == nil {
+	if v.id == nil {
 		return cai.NoStream
 	}
-	return cai.StreamOf(uintptr(v.handle))
+	return cai.StreamOf(uintptr(v.id.handle))
 }
 
 // Same reports whether v and o are one stream: equal handles and, for default
 // streams, equal contexts and threads.
 func (v StreamView) Same(o StreamView) bool {
-	if v.d != o.d || v.handle != o.handle || v.kind != o.kind {
+	a, b := v.facts(), o.facts()
+	if a.d != b.d || a.handle != b.handle || a.kind != b.kind {
 		return false
 	}
-	return v.kind == KindCreated || v.ctx == o.ctx && v.thread == o.thread
+	return a.kind == KindCreated || a.ctx == b.ctx && a.thread == b.thread
 }
 
 // String returns the kind, the handle and the device.
 func (v StreamView) String() string {
-	if v.d == nil {
+	if v.id == nil {
 		return "no stream"
 	}
-	s := v.kind.String() + " stream"
-	if v.kind == KindCreated {
-		s += " 0x" + strconv.FormatUint(uint64(v.handle), 16)
+	s := v.id.kind.String() + " stream"
+	if v.id.kind == KindCreated {
+		s += " 0x" + strconv.FormatUint(uint64(v.id.handle), 16)
 	}
-	return s + " of device " + strconv.Itoa(int(v.dev))
+	return s + " of device " + strconv.Itoa(int(v.id.dev))
 }
 
 // WaitFor makes work that is queued on v from now on wait for the work that is
@@ -255,6 +293,17 @@ func (v StreamView) String() string {
 // becomes part of the graph. Errors: [ErrInvalid], [ErrThread], or the
 // driver's.
 func (v StreamView) WaitFor(o StreamView) error {
+	// Two created streams need no care for threads. They are apart from the
+	// rest, which defers, because this is what every exchange pays.
+	if a, b := v.id, o.id; a != nil && b != nil && a.kind == KindCreated && b.kind == KindCreated && a.d == b.d {
+		res := a.d.OrderStreams(b.ctx, b.handle, a.ctx, a.handle, false)
+		runtime.KeepAlive(o.owner)
+		runtime.KeepAlive(v.owner)
+		if res == driver.Success {
+			return nil
+		}
+		return callError("wait", res)
+	}
 	return v.order(o, false)
 }
 
@@ -262,7 +311,7 @@ func (v StreamView) WaitFor(o StreamView) error {
 // all and makes no edge if not. It pays where o is mostly idle. A stream that
 // captures must not be asked: then it makes the edge without asking.
 func (v StreamView) WaitForPending(o StreamView) error {
-	if o.d != nil && !v.Same(o) {
+	if o.id != nil && !v.Same(o) {
 		if capturing, err := o.Capturing(); err != nil {
 			return err
 		} else if capturing {
@@ -273,7 +322,7 @@ func (v StreamView) WaitForPending(o StreamView) error {
 }
 
 func (v StreamView) order(o StreamView, skipIdle bool) error {
-	if v.kind == KindPerThreadDefault || o.kind == KindPerThreadDefault {
+	if v.Kind() == KindPerThreadDefault || o.Kind() == KindPerThreadDefault {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
@@ -283,10 +332,11 @@ func (v StreamView) order(o StreamView, skipIdle bool) error {
 	if err := o.check(); err != nil {
 		return fmt.Errorf("stream: wait: %w", err)
 	}
-	if v.d != o.d {
+	a, b := v.id, o.id
+	if a.d != b.d {
 		return fmt.Errorf("stream: wait: the streams belong to two drivers: %w", driver.ErrInvalidHandle)
 	}
-	res := v.d.OrderStreams(o.ctx, o.handle, v.ctx, v.handle, skipIdle)
+	res := a.d.OrderStreams(b.ctx, b.handle, a.ctx, a.handle, skipIdle)
 	runtime.KeepAlive(o.owner)
 	runtime.KeepAlive(v.owner)
 	if res != driver.Success {
@@ -297,14 +347,14 @@ func (v StreamView) order(o StreamView, skipIdle bool) error {
 
 // ask runs one driver call about v on a thread that v may be used on.
 func (v StreamView) ask(op string, call func(d *driver.Driver) driver.Result) error {
-	if v.kind == KindPerThreadDefault {
+	if v.Kind() == KindPerThreadDefault {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
 	if err := v.check(); err != nil {
 		return fmt.Errorf("stream: %s: %w", op, err)
 	}
-	res := call(v.d)
+	res := call(v.id.d)
 	runtime.KeepAlive(v.owner)
 	if res != driver.Success {
 		return callError(op, res)
@@ -317,7 +367,7 @@ func (v StreamView) ask(op string, call func(d *driver.Driver) driver.Result) er
 func (v StreamView) NonBlocking() (bool, error) {
 	var flags uint32
 	err := v.ask("flags", func(d *driver.Driver) (res driver.Result) {
-		flags, res = d.StreamGetFlags(v.ctx, v.handle)
+		flags, res = d.StreamGetFlags(v.id.ctx, v.id.handle)
 		return res
 	})
 	return flags&driver.StreamNonBlocking != 0, err
@@ -327,7 +377,7 @@ func (v StreamView) NonBlocking() (bool, error) {
 func (v StreamView) Priority() (int, error) {
 	var p int32
 	err := v.ask("priority", func(d *driver.Driver) (res driver.Result) {
-		p, res = d.StreamGetPriority(v.ctx, v.handle)
+		p, res = d.StreamGetPriority(v.id.ctx, v.id.handle)
 		return res
 	})
 	return int(p), err
@@ -338,7 +388,7 @@ func (v StreamView) Priority() (int, error) {
 func (v StreamView) ID() (uint64, error) {
 	var id uint64
 	err := v.ask("id", func(d *driver.Driver) (res driver.Result) {
-		id, res = d.StreamGetId(v.ctx, v.handle)
+		id, res = d.StreamGetId(v.id.ctx, v.id.handle)
 		return res
 	})
 	return id, err
@@ -349,7 +399,7 @@ func (v StreamView) ID() (uint64, error) {
 func (v StreamView) Done() (bool, error) {
 	done := true
 	err := v.ask("query", func(d *driver.Driver) driver.Result {
-		res := d.StreamQuery(v.ctx, v.handle)
+		res := d.StreamQuery(v.id.ctx, v.id.handle)
 		if res == driver.ErrorNotReady {
 			done, res = false, driver.Success
 		}
@@ -362,7 +412,7 @@ func (v StreamView) Done() (bool, error) {
 func (v StreamView) Capturing() (bool, error) {
 	var status int32
 	err := v.ask("capture status", func(d *driver.Driver) (res driver.Result) {
-		status, res = d.StreamIsCapturing(v.ctx, v.handle)
+		status, res = d.StreamIsCapturing(v.id.ctx, v.id.handle)
 		return res
 	})
 	return status != driver.StreamCaptureStatusNone, err
@@ -373,6 +423,6 @@ func (v StreamView) Capturing() (bool, error) {
 // [context.Context] can end.
 func (v StreamView) Synchronize() error {
 	return v.ask("synchronize", func(d *driver.Driver) driver.Result {
-		return d.StreamSynchronize(v.ctx, v.handle)
+		return d.StreamSynchronize(v.id.ctx, v.id.handle)
 	})
 }
