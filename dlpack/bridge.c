@@ -11,16 +11,6 @@
 /* Go: runs the release of the owner that handle names. */
 extern void hoDlpackOwnerLast(uint64_t handle);
 
-void ho_dl_release_versioned(uintptr_t m)
-{
-	ho_release_versioned((DLManagedTensorVersioned *)m);
-}
-
-void ho_dl_release_legacy(uintptr_t m)
-{
-	ho_release_legacy((DLManagedTensor *)m);
-}
-
 void ho_dl_release_many(const uintptr_t *tagged, int n)
 {
 	const uintptr_t tags = HO_DL_LEGACY | HO_DL_OWNER;

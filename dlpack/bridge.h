@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include <dlpack/dlpack.h>
+
 /* The parts of a DLTensor whose arrays may be Go memory during the call. */
 typedef struct {
 	uint64_t data;
@@ -14,8 +16,16 @@ typedef struct {
 	uint32_t dtype; /* the 4 bytes of DLDataType */
 } ho_dl_tensor;
 
-void ho_dl_release_versioned(uintptr_t m);
-void ho_dl_release_legacy(uintptr_t m);
+/* The deleter of a managed tensor, which Go has read and found not NULL. In
+ * line: these calls are most of what a release costs. */
+static inline void ho_dl_call_versioned(uintptr_t deleter, uintptr_t m)
+{
+	((void (*)(DLManagedTensorVersioned *))deleter)((DLManagedTensorVersioned *)m);
+}
+static inline void ho_dl_call_legacy(uintptr_t deleter, uintptr_t m)
+{
+	((void (*)(DLManagedTensor *))deleter)((DLManagedTensor *)m);
+}
 
 /* Releases n things in order. The low bits of an address say what it is;
  * none: a versioned tensor. */

@@ -27,9 +27,11 @@ const supported = true
 
 // A deleter may enter Go, so these are plain calls: nocallback would be wrong.
 
-func releaseVersioned(p uintptr) { C.ho_dl_release_versioned(C.uintptr_t(p)) }
+func callVersioned(deleter, p uintptr) {
+	C.ho_dl_call_versioned(C.uintptr_t(deleter), C.uintptr_t(p))
+}
 
-func releaseLegacy(p uintptr) { C.ho_dl_release_legacy(C.uintptr_t(p)) }
+func callLegacy(deleter, p uintptr) { C.ho_dl_call_legacy(C.uintptr_t(deleter), C.uintptr_t(p)) }
 
 func releaseMany(b *releaseBatch, n int) {
 	// SAFETY: C reads n integers of the array, which is on the heap, during

@@ -7,8 +7,8 @@ package dlpack
 
 const supported = false
 
-func releaseVersioned(uintptr)                         {}
-func releaseLegacy(uintptr)                            {}
+func callVersioned(deleter, p uintptr)                 {}
+func callLegacy(deleter, p uintptr)                    {}
 func releaseMany(*releaseBatch, int)                   {}
 func unrefOwner(uintptr)                               {}
 func refOwner(uintptr)                                 {}

@@ -29,44 +29,42 @@ type Managed struct {
 	gen uint64
 }
 
-// handle is what a Managed points to. When no Managed does so any more, its
-// cleanup finds the core, which does not point back.
-type handle struct{ c *core }
-
 // core is the state of an imported tensor. Handle and core are pooled
 // together, so that an import allocates nothing.
 type core struct {
-	// word is the generation, a closing bit and the number of calls that use
-	// the tensor right now. A Managed is live while the generations agree.
+	// word is the generation, an idle and a closing bit and the number of calls
+	// that use the tensor right now. A Managed is live while the generations
+	// agree.
 	word atomic.Uint64
+	// resident says that the core belongs to a shelf; then home is its handle
+	// while the idle bit is set, and nil otherwise.
+	resident bool
 
 	addr   uintptr // of the managed struct; 0 if there is none
 	legacy bool
+	// more says that there is an owner or a token.
+	more bool
+	home *handle
 	// owner is the ho_owner that the tensor was moved into, or 0. It is set
 	// by the first call that needs a second reference.
 	owner atomic.Uintptr
 	// The metadata as it was validated. shape and strides inside are the
 	// producer's arrays.
-	tensor  *cTensor
+	tensor  uintptr // address of the DLTensor
 	flags   Flags
 	version Version
 	token   leak.Token
 }
 
 const (
-	useBits    = 15
+	useBits    = 14
 	useMask    = 1<<useBits - 1
 	closingBit = 1 << useBits
-	genShift   = useBits + 1
+	idleBit    = closingBit << 1
+	genShift   = useBits + 2
 
 	versionedTensorOffset = 32 // of dl_tensor in DLManagedTensorVersioned
 )
-
-var handles = sync.Pool{New: func() any {
-	h := &handle{c: new(core)}
-	runtime.AddCleanup(h, forgotten, h.c)
-	return h
-}}
 
 // shareMu is held while a tensor gets its owner.
 var shareMu sync.Mutex
@@ -90,21 +88,25 @@ func ImportVersioned(p uintptr) (Managed, error) {
 		return Managed{}, importable(p)
 	}
 	m := (*cManagedVersioned)(cptr.At(p))
-	// Until the major is known to be ours, nothing but the first fields may
-	// be read.
-	if m.version.Major != ABIVersion.Major {
-		err := m.version.problem().err("dlpack: import")
-		releaseVersioned(p)
-		return Managed{}, err
-	}
-	flags := Flags(m.flags)
-	if flags&^(FlagReadOnly|FlagIsCopied) != 0 || !m.tensor.plain() {
-		if pr := m.tensor.problem(flags); pr.kind != kindOK {
+	if m.version.Major != abiMajor || Flags(m.flags)&^(FlagReadOnly|FlagIsCopied) != 0 || !m.tensor.plain() {
+		if err := m.refuse(); err != nil {
 			releaseVersioned(p)
-			return Managed{}, pr.err("dlpack: import")
+			return Managed{}, err
 		}
 	}
-	return take(p, &m.tensor, false, flags, m.version), nil
+	return take(p, p+versionedTensorOffset, false, Flags(m.flags), m.version), nil
+}
+
+// refuse says why a tensor cannot be imported. Until the major is known to be
+// ours nothing but the first fields may be read.
+func (m *cManagedVersioned) refuse() error {
+	if m.version.Major != abiMajor {
+		return m.version.problem().err("dlpack: import")
+	}
+	if pr := m.tensor.problem(Flags(m.flags)); pr.kind != kindOK {
+		return pr.err("dlpack: import")
+	}
+	return nil
 }
 
 // ImportLegacy takes over the DLManagedTensor at address p, the form without a
@@ -122,7 +124,7 @@ func ImportLegacy(p uintptr) (Managed, error) {
 			return Managed{}, pr.err("dlpack: import")
 		}
 	}
-	return take(p, &m.tensor, true, 0, Version{}), nil
+	return take(p, p, true, 0, Version{}), nil
 }
 
 // importable says why nothing can be imported from an address.
@@ -141,55 +143,58 @@ func notSupported(op string) error {
 	return &RuleError{Op: op, Detail: "this program was built without cgo or for another platform", Err: ErrNotSupported}
 }
 
-// plainTypes has bit n set for the widths of n bytes, powers of two up to 8,
-// of the type codes of which most tensors are. The alignment equals the width.
-var plainTypes = [...]uint16{
-	CodeInt: 1<<1 | 1<<2 | 1<<4 | 1<<8, CodeUInt: 1<<1 | 1<<2 | 1<<4 | 1<<8, CodeFloat: 1<<2 | 1<<4 | 1<<8,
-	CodeOpaqueHandle: 0, CodeBfloat: 1 << 2, CodeComplex: 0, CodeBool: 1 << 1,
-}
+// plainSize holds the width in bytes, a power of two up to 8, of the element
+// types of which most tensors are, by code and width in bits; 0 for all
+// others. The alignment equals the width.
+var plainSize = func() (sizes [8][256]uint8) {
+	for code, widths := range [8][]uint8{
+		CodeInt: {1, 2, 4, 8}, CodeUInt: {1, 2, 4, 8}, CodeFloat: {2, 4, 8}, CodeBfloat: {2}, CodeBool: {1},
+	} {
+		for _, w := range widths {
+			sizes[code][w*8] = w
+		}
+	}
+	return sizes
+}()
 
 // plain is a short cut for most tensors: true means that the whole validation
 // would find nothing. Its limits keep every sum and product far from overflow.
 func (t *cTensor) plain() bool {
-	const small = 1 << 31
-	size := uint64(t.dtype.Bits / 8)
-	if t.dtype.Lanes != 1 || t.dtype.Bits%8 != 0 || int(t.dtype.Code) >= len(plainTypes) ||
-		plainTypes[t.dtype.Code]>>size&1 == 0 {
+	dtype, data, offset, n := t.dtype, uint64(t.data), t.byteOffset, int(t.ndim)
+	if dtype.Lanes != 1 || int(dtype.Code) >= len(plainSize) || uint(n) > 8 {
 		return false
 	}
-	first := uint64(t.data) + t.byteOffset
-	if uint32(t.device.Type-DeviceCPU) > uint32(DeviceCUDAHost-DeviceCPU) || uint32(t.ndim) > 8 || t.data == 0 ||
-		uint64(t.data) >= 1<<62 || t.byteOffset >= 1<<62 || first&(size-1) != 0 {
+	size := uint64(plainSize[dtype.Code][dtype.Bits])
+	first := data + offset
+	if size == 0 || uint32(t.device.Type-DeviceCPU) > uint32(DeviceCUDAHost-DeviceCPU) || data == 0 ||
+		(data|offset)>>62 != 0 || first&(size-1) != 0 {
 		return false
 	}
-	if t.ndim == 0 {
+	if n == 0 {
 		return true
 	}
 	if t.shape == 0 || t.strides == 0 {
 		return false
 	}
 	// SAFETY: ndim, at most 8, values are the producer's promise for both.
-	shape := (*[8]int64)(cptr.At(t.shape))[:t.ndim]
-	strides := (*[8]int64)(cptr.At(t.strides))[:t.ndim]
-	count, after, before := uint64(1), int64(0), int64(0)
-	for i, n := range shape {
-		s := strides[i]
-		if uint64(n-1) >= small || uint64(s+small) >= 2*small {
-			return false
-		}
-		if count *= uint64(n); count > small {
-			return false
-		}
-		// Below 1<<56 each, so that 8 of them times 8 bytes stay below 1<<62.
-		reach := (n - 1) * s
-		if reach >= 1<<56 || reach <= -1<<56 {
-			return false
-		}
-		after += max(reach, 0)
-		before -= min(reach, 0)
+	shape, strides := (*[8]int64)(cptr.At(t.shape)), (*[8]int64)(cptr.At(t.strides))
+	// One question after the loop instead of four on every axis: extents from
+	// 1 to 1<<31, strides between -1<<30 and 1<<30, elements below 1<<31, and
+	// reaches between -1<<56 and 1<<56, so that 8 of them times 8 bytes stay
+	// below 1<<62. Once large is set, what is computed means nothing.
+	count, before, large := int64(1), int64(0), int64(0)
+	for i := 0; i < n; i++ {
+		last, stride := shape[i]-1, strides[i]
+		count *= last + 1
+		reach := last * stride
+		large |= last | count | (stride + 1<<30) | (reach+1<<56)>>26
+		before -= reach & (reach >> 63)
 	}
-	return uint64(before)*size <= first
+	return uint64(large) < 1<<31 && uint64(before)*size <= first
 }
+
+// dl returns the tensor.
+func (c *core) dl() *cTensor { return (*cTensor)(cptr.At(c.tensor)) }
 
 // problem validates a tensor in foreign memory.
 func (t *cTensor) problem(flags Flags) problem {
@@ -210,15 +215,39 @@ func (t *cTensor) dims() (shape, strides []int64) {
 	return cptr.Slice[int64](t.shape, int(t.ndim)), cptr.Slice[int64](t.strides, int(t.ndim))
 }
 
-// take fills a handle from the pool. The tensor has been validated.
-func take(p uintptr, t *cTensor, legacy bool, flags Flags, v Version) Managed {
-	h := handles.Get().(*handle)
-	c := h.c
+// take fills a handle. The tensor, at address t of what lies at p, has been
+// validated. What it does with shelves is written out here, because calls are
+// what an import costs.
+func take(p, t uintptr, legacy bool, flags Flags, v Version) Managed {
+	var h *handle
+	s := near()
+	c := s.core.Load()
+	w := uint64(0)
+	if c != nil {
+		w = c.word.Load()
+		if w&idleBit != 0 && c.word.CompareAndSwap(w, w&^idleBit) {
+			h, c.home = c.home, nil
+		}
+	}
+	if h == nil {
+		if s.lock() {
+			if h = s.top; h != nil {
+				s.top, h.next = h.next, nil
+				s.n--
+			}
+			s.unlock()
+		}
+		if h == nil {
+			h = s.more()
+		}
+		c = h.c
+		w = c.word.Load()
+	}
 	c.addr, c.tensor, c.legacy, c.flags, c.version = p, t, legacy, flags, v
 	if leak.Enabled() {
-		c.token = leak.Track("dlpack.Managed")
+		c.token, c.more = leak.Track("dlpack.Managed"), true
 	}
-	return Managed{h, c.word.Load() >> genShift}
+	return Managed{h, w >> genShift}
 }
 
 // forgotten gives back a tensor whose last Managed was dropped. The deleter is
@@ -226,10 +255,16 @@ func take(p uintptr, t *cTensor, legacy bool, flags Flags, v Version) Managed {
 // not wait: it gets a goroutine.
 func forgotten(c *core) {
 	if c.addr == 0 {
-		return
+		return // an idle handle that the collector took out of spare
 	}
-	// In leak-check mode the token stays: the test that dropped it fails.
+	// In leak-check mode nobody is told: the test that dropped it fails.
 	go releaseTensor(c.addr, c.owner.Load(), c.legacy)
+	if c.resident { // the shelf needs another handle
+		c.addr, c.token = 0, leak.Token{}
+		c.settle()
+		c.home = newHandle(c)
+		c.word.Store((c.word.Load()>>genShift+1)<<genShift | idleBit)
+	}
 }
 
 func releaseTensor(addr, owner uintptr, legacy bool) {
@@ -243,6 +278,19 @@ func releaseTensor(addr, owner uintptr, legacy bool) {
 	}
 }
 
+// releaseVersioned calls the deleter, if there is one (R059).
+func releaseVersioned(p uintptr) {
+	if d := (*cManagedVersioned)(cptr.At(p)).deleter; d != 0 {
+		callVersioned(d, p)
+	}
+}
+
+func releaseLegacy(p uintptr) {
+	if d := (*cManaged)(cptr.At(p)).deleter; d != 0 {
+		callLegacy(d, p)
+	}
+}
+
 // Release gives the tensor back: its deleter runs if nothing else shares it
 // (see [Managed.Retain] and [Managed.Export]). Only the first call on any copy
 // has an effect. It may be called from any goroutine; the deleter runs on the
@@ -252,20 +300,49 @@ func releaseTensor(addr, owner uintptr, legacy bool) {
 // Work on a device that still uses the memory must have been ordered before
 // (R068).
 func (m Managed) Release() {
-	if m.h == nil {
+	if m.h != nil {
+		m.release(m.gen << genShift)
+	}
+}
+
+// release is Release for whoever finds word in the core.
+func (m Managed) release(word uint64) {
+	h, c := m.h, m.h.c
+	if !c.word.CompareAndSwap(word, (m.gen+1)<<genShift) && !m.contend() {
 		return
 	}
+	// The generation is over: nobody else can reach the fields.
+	addr, owner, legacy := c.addr, uintptr(0), c.legacy
+	c.addr = 0
+	if c.more {
+		owner = c.settle()
+	}
+	if c.resident {
+		c.rest(h, m.gen+1)
+	} else {
+		giveBack(h, h, 1)
+	}
+	if owner != 0 || legacy {
+		releaseTensor(addr, owner, legacy)
+	} else if d := (*cManagedVersioned)(cptr.At(addr)).deleter; d != 0 { // releaseVersioned, in line
+		callVersioned(d, addr)
+	}
+}
+
+// contend is what release does for a tensor that is stale or in use, or was a
+// moment ago. It reports whether the generation is over now, by this call.
+func (m Managed) contend() bool {
 	c := m.h.c
 	for !c.word.CompareAndSwap(m.gen<<genShift, (m.gen+1)<<genShift) {
 		w := c.word.Load()
 		if w>>genShift != m.gen || w&closingBit != 0 {
-			return // somebody else has released or will
+			return false // somebody else has released or will
 		}
 		if w&useMask != 0 && c.word.CompareAndSwap(w, w|closingBit) {
-			return // the last user releases
+			return false // the last user releases
 		}
 	}
-	finish(m.h)
+	return true
 }
 
 // Close is [Managed.Release] as an [io.Closer]; it returns nil.
@@ -274,28 +351,14 @@ func (m Managed) Close() error {
 	return nil
 }
 
-// finish releases the tensor of a handle whose generation has just been
-// raised.
-func finish(h *handle) {
-	addr, owner, legacy := vacate(h)
-	releaseTensor(addr, owner, legacy)
-}
-
-// vacate gives a handle whose generation has just been raised back to the
-// pool: nobody else can reach its fields. What has to be released is returned.
-func vacate(h *handle) (addr, owner uintptr, legacy bool) {
-	c := h.c
-	addr, owner, legacy = c.addr, c.owner.Load(), c.legacy
-	if c.token != (leak.Token{}) {
-		c.token.Done()
-		c.token = leak.Token{}
-	}
-	c.addr, c.tensor = 0, nil
-	if owner != 0 {
-		c.owner.Store(0)
-	}
-	handles.Put(h)
-	return addr, owner, legacy
+// settle clears what few tensors have, and returns the owner, if there is one.
+func (c *core) settle() (owner uintptr) {
+	owner = c.owner.Load()
+	c.owner.Store(0)
+	c.token.Done()
+	c.token = leak.Token{}
+	c.more = false
+	return owner
 }
 
 // ReleaseAll is [Managed.Release] for many tensors, of which it calls the
@@ -303,19 +366,34 @@ func vacate(h *handle) (addr, owner uintptr, legacy bool) {
 // is the better part of what a cheap deleter costs. ms itself is not changed.
 func ReleaseAll(ms []Managed) {
 	var batch *releaseBatch
-	n := 0
+	var first, last *handle // of those to give back
+	n, handles := 0, int32(0)
 	for _, m := range ms {
 		if m.h == nil {
 			continue
 		}
-		if !m.h.c.word.CompareAndSwap(m.gen<<genShift, (m.gen+1)<<genShift) {
+		c := m.h.c
+		if !c.word.CompareAndSwap(m.gen<<genShift, (m.gen+1)<<genShift) {
 			m.Release() // stale, or in use by another goroutine
 			continue
 		}
 		if batch == nil {
 			batch = batches.Get().(*releaseBatch)
 		}
-		addr, owner, legacy := vacate(m.h)
+		addr, owner, legacy := c.addr, uintptr(0), c.legacy
+		c.addr = 0
+		if c.more {
+			owner = c.settle()
+		}
+		if c.resident {
+			c.rest(m.h, m.gen+1)
+		} else {
+			if first == nil {
+				last = m.h
+			}
+			m.h.next, first = first, m.h
+			handles++
+		}
 		// The low bits, free because structs are aligned, say what it is.
 		switch {
 		case owner != 0:
@@ -326,11 +404,14 @@ func ReleaseAll(ms []Managed) {
 			batch[n] = addr
 		}
 		if n++; n == len(batch) {
+			giveBack(first, last, handles)
+			first, handles = nil, 0
 			releaseMany(batch, n)
 			n = 0
 		}
 	}
 	if batch != nil {
+		giveBack(first, last, handles)
 		releaseMany(batch, n)
 		batches.Put(batch)
 	}
@@ -370,8 +451,9 @@ func (m Managed) done() {
 	for {
 		w := c.word.Load()
 		if w&closingBit != 0 && w&useMask == 1 {
-			if c.word.CompareAndSwap(w, (m.gen+1)<<genShift) {
-				finish(m.h)
+			// The last of those who used it: now nobody can begin to.
+			if c.word.CompareAndSwap(w, w-1) {
+				m.release(w - 1)
 				return
 			}
 		} else if c.word.CompareAndSwap(w, w-1) {
@@ -419,7 +501,7 @@ func (m Managed) Addr() uintptr {
 	if c == nil {
 		return 0
 	}
-	t := c.tensor
+	t := c.dl()
 	addr := t.data
 	if addr != 0 && t.device.Type.HasAddresses() {
 		addr += uintptr(t.byteOffset)
@@ -432,10 +514,10 @@ func (m Managed) Addr() uintptr {
 // 0, except on devices where the address is an opaque handle.
 func (m Managed) ByteOffset() uint64 {
 	c := m.live()
-	if c == nil || c.tensor.device.Type.HasAddresses() {
+	if c == nil || c.dl().device.Type.HasAddresses() {
 		return 0
 	}
-	n := c.tensor.byteOffset
+	n := c.dl().byteOffset
 	runtime.KeepAlive(m.h)
 	return n
 }
@@ -446,7 +528,7 @@ func (m Managed) NDim() int {
 	if c == nil {
 		return 0
 	}
-	n := int(c.tensor.ndim)
+	n := int(c.dl().ndim)
 	runtime.KeepAlive(m.h)
 	return n
 }
@@ -457,7 +539,7 @@ func (m Managed) Dim(i int) int64 {
 	if c == nil {
 		return 0
 	}
-	shape, _ := c.tensor.dims()
+	shape, _ := c.dl().dims()
 	n := shape[i]
 	runtime.KeepAlive(m.h)
 	return n
@@ -471,7 +553,7 @@ func (m Managed) Stride(i int) int64 {
 	if c == nil {
 		return 0
 	}
-	shape, strides := c.tensor.dims()
+	shape, strides := c.dl().dims()
 	var n int64
 	if strides != nil {
 		n = strides[i]
@@ -489,7 +571,7 @@ func (m Managed) Stride(i int) int64 {
 // Shape appends the extents to dst and returns it.
 func (m Managed) Shape(dst []int64) []int64 {
 	if c := m.live(); c != nil {
-		shape, _ := c.tensor.dims()
+		shape, _ := c.dl().dims()
 		dst = append(dst, shape...)
 		runtime.KeepAlive(m.h)
 	}
@@ -500,7 +582,7 @@ func (m Managed) Shape(dst []int64) []int64 {
 // derived if the producer gave none; see [Managed.HasStrides].
 func (m Managed) Strides(dst []int64) []int64 {
 	if c := m.live(); c != nil {
-		shape, strides := c.tensor.dims()
+		shape, strides := c.dl().dims()
 		if strides != nil {
 			dst = append(dst, strides...)
 		} else {
@@ -519,7 +601,7 @@ func (m Managed) HasStrides() bool {
 	if c == nil {
 		return false
 	}
-	has := c.tensor.strides != 0
+	has := c.dl().strides != 0
 	runtime.KeepAlive(m.h)
 	return has
 }
@@ -531,7 +613,7 @@ func (m Managed) Size() int64 {
 		return 0
 	}
 	n := int64(1)
-	shape, _ := c.tensor.dims()
+	shape, _ := c.dl().dims()
 	for _, e := range shape {
 		if e == 0 {
 			n = 0
@@ -549,7 +631,7 @@ func (m Managed) DType() DataType {
 	if c == nil {
 		return DataType{}
 	}
-	d := c.tensor.dtype
+	d := c.dl().dtype
 	runtime.KeepAlive(m.h)
 	return d
 }
@@ -560,7 +642,7 @@ func (m Managed) Device() Device {
 	if c == nil {
 		return Device{}
 	}
-	d := c.tensor.device
+	d := c.dl().device
 	runtime.KeepAlive(m.h)
 	return d
 }
@@ -604,9 +686,9 @@ func (m Managed) Desc() (Desc, error) {
 		return Desc{}, closed("dlpack: describe")
 	}
 	defer m.done()
-	shape, strides := c.tensor.dims()
+	shape, strides := c.dl().dims()
 	d := Desc{
-		Data: m.Addr(), ByteOffset: m.ByteOffset(), Device: c.tensor.device, DType: c.tensor.dtype,
+		Data: m.Addr(), ByteOffset: m.ByteOffset(), Device: c.dl().device, DType: c.dl().dtype,
 		Shape: append([]int64{}, shape...), Flags: c.flags, Version: c.version,
 	}
 	if strides != nil {
@@ -635,6 +717,7 @@ func (c *core) share(op string) (uintptr, error) {
 		return 0, noMemory(op)
 	}
 	c.owner.Store(o)
+	c.more = true
 	return o, nil
 }
 
@@ -657,6 +740,7 @@ func (m Managed) Retain() (Managed, error) {
 	refOwner(o)
 	n := take(c.addr, c.tensor, c.legacy, c.flags, c.version)
 	n.h.c.owner.Store(o)
+	n.h.c.more = true
 	return n, nil
 }
 
@@ -699,7 +783,7 @@ func (m Managed) Export(versioned bool) (uintptr, error) {
 	}
 	defer m.done()
 	if !versioned {
-		if err := legacyProblem(op, c.tensor.dtype, c.flags); err != nil {
+		if err := legacyProblem(op, c.dl().dtype, c.flags); err != nil {
 			return 0, err
 		}
 	}

@@ -14,7 +14,9 @@ type Version struct {
 
 // ABIVersion is the version that this package implements and writes. Every
 // tensor that it exports obeys the rules of this version.
-var ABIVersion = Version{Major: 1, Minor: 3}
+var ABIVersion = Version{Major: abiMajor, Minor: 3}
+
+const abiMajor = 1
 
 // Less reports whether v comes before w, in the order of tuples.
 func (v Version) Less(w Version) bool {

@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+#include <dlpack/dlpack.h>
+
 typedef struct {
 	uint32_t major, minor;
 	uint64_t flags;
@@ -56,6 +58,11 @@ int64_t dt_dim(uint64_t addr, int i);
 int64_t dt_batch(uintptr_t *out, int n);
 int64_t dt_consume_batch(const uintptr_t *m, int n);
 int64_t dt_consume_batch_held(const uintptr_t *m, int n);
+/* The deleter alone, for a loop in Go: in line, as the least that a call costs. */
+static inline void dt_call_deleter(uintptr_t m)
+{
+	((DLManagedTensorVersioned *)m)->deleter((DLManagedTensorVersioned *)m);
+}
 int64_t dt_export_loop(uintptr_t owner, int n, int ndim);
 
 /* Exchange tables. */

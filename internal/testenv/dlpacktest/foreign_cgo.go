@@ -163,6 +163,13 @@ func ConsumeBatchHeld(p []uintptr) time.Duration {
 	return time.Duration(C.dt_consume_batch_held(addrs(p), C.int(len(p))))
 }
 
+// callDeleters calls the deleter of every tensor of a batch from Go.
+func callDeleters(p []uintptr) {
+	for _, m := range p {
+		C.dt_call_deleter(C.uintptr_t(m))
+	}
+}
+
 // ExportLoop exports and releases n tensors of an owner (ho_owner *) in a C
 // loop and returns the time that the loop took.
 func ExportLoop(owner uintptr, n, ndim int) time.Duration {

@@ -12,8 +12,11 @@ import (
 type Figures struct {
 	// Made is the time of the C producer: one malloc, one reference count.
 	Made float64 // ns
-	// Go is the time of the consumer that was passed to Measure.
-	Go float64 // ns
+	// Go has the times of the consumers that were passed to Measure.
+	Go []float64 // ns
+	// Called is the time of a Go loop that calls the deleters and does nothing
+	// else. Who gives back one tensor at a time cannot be faster.
+	Called float64 // ns
 	// Bare is the time of a C loop that validates the tensor and calls its
 	// deleter.
 	Bare float64 // ns
@@ -23,29 +26,37 @@ type Figures struct {
 	Held float64 // ns
 }
 
-// Measure lets consume, which has to release every tensor of its argument, and
-// the C consumers work on fresh batches in turns.
-func Measure(rounds int, consume func([]uintptr)) Figures {
+// Measure lets the consumers, each of which has to release every tensor of its
+// argument, and those in C work on fresh batches in turns.
+func Measure(rounds int, consumers ...func([]uintptr)) Figures {
 	const n = 512
+	timed := func(consume func([]uintptr)) func([]uintptr) time.Duration {
+		return func(batch []uintptr) time.Duration {
+			start := time.Now()
+			consume(batch)
+			return time.Since(start)
+		}
+	}
+	loops := []func([]uintptr) time.Duration{ConsumeBatch, ConsumeBatchHeld, timed(callDeleters)}
+	for _, consume := range consumers {
+		loops = append(loops, timed(consume))
+	}
 	batch := make([]uintptr, n)
-	var times [4][]time.Duration
-	for i := range times {
-		times[i] = make([]time.Duration, 0, rounds)
-	}
+	var made []time.Duration
+	times := make([][]time.Duration, len(loops))
 	for range rounds {
-		times[0] = append(times[0], Batch(batch))
-		start := time.Now()
-		consume(batch)
-		times[1] = append(times[1], time.Since(start))
-		Batch(batch)
-		times[2] = append(times[2], ConsumeBatch(batch))
-		Batch(batch)
-		times[3] = append(times[3], ConsumeBatchHeld(batch))
+		for i, loop := range loops {
+			made = append(made, Batch(batch))
+			times[i] = append(times[i], loop(batch))
+		}
 	}
-	var m [4]float64
-	for i, d := range times {
+	median := func(d []time.Duration) float64 {
 		slices.Sort(d)
-		m[i] = float64(d[len(d)/2]) / n
+		return float64(d[len(d)/2]) / n
 	}
-	return Figures{Made: m[0], Go: m[1], Bare: m[2], Held: m[3]}
+	f := Figures{Made: median(made), Bare: median(times[0]), Held: median(times[1]), Called: median(times[2])}
+	for _, t := range times[3:] {
+		f.Go = append(f.Go, median(t))
+	}
+	return f
 }
