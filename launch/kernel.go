@@ -111,13 +111,13 @@ func borrow(info *kernelInfo, d *driver.Driver, owner any) *Kernel {
 
 // enter begins a use: the code stays loaded until exit.
 func (k *Kernel) enter(op string) error {
-	if k.closed.Load() || !k.own.lib.ref() {
+	if k.closed.Load() || !k.info.lib.ref() {
 		return closed(op + " of kernel " + k.info.name)
 	}
 	return nil
 }
 
-func (k *Kernel) exit() { _ = k.own.lib.unref() }
+func (k *Kernel) exit() { _ = k.info.lib.unref() }
 
 // hold takes a reference on the code for something that outlives the call,
 // such as a graph; release gives it back, once.

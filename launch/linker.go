@@ -66,7 +66,8 @@ type LinkerOptions struct {
 	MaxRegisters int
 	// FlushDenormals, PreciseDiv, PreciseSqrt and FMA are for LTO IR.
 	FlushDenormals, PreciseDiv, PreciseSqrt, FMA Toggle
-	// Verbose and Time make the log longer.
+	// Verbose and Time make the log longer. What the linker takes from its own
+	// cache comes without a log: see NoCache.
 	Verbose, Time bool
 	// KernelsUsed and VariablesUsed are those to keep, with LTO; by default
 	// all. OptimizeUnusedVariables removes the others.

@@ -154,7 +154,7 @@ func TestLinkerOptionsAreKnown(t *testing.T) {
 	for name, o := range map[string]launch.LinkerOptions{
 		"Optimization": {Optimization: 3}, "no optimization": {Optimization: -1}, "Debug": {Debug: true}, "LineInfo": {LineInfo: true},
 		"MaxRegisters": {MaxRegisters: 40}, "FlushDenormals": {FlushDenormals: launch.ToggleOn}, "PreciseDiv": {PreciseDiv: launch.ToggleOff},
-		"PreciseSqrt": {PreciseSqrt: launch.ToggleOff}, "FMA": {FMA: launch.ToggleOff}, "Verbose": {Verbose: true}, "Time": {Time: true},
+		"PreciseSqrt": {PreciseSqrt: launch.ToggleOff}, "FMA": {FMA: launch.ToggleOff}, "Verbose": {Verbose: true, NoCache: true}, "Time": {Time: true},
 		"VariablesUsed": {VariablesUsed: []string{"v"}}, "OptimizeUnusedVariables": {OptimizeUnusedVariables: true},
 		"AssemblerOptions": {AssemblerOptions: []string{"-v"}}, "SplitCompile": {SplitCompile: 2}, "SplitCompile all": {SplitCompile: -1},
 		"SplitCompileExtended": {SplitCompileExtended: 2}, "NoCache": {NoCache: true},

@@ -162,30 +162,45 @@ func SetValue[T Scalar](p *Prepared, i int, x T) error {
 // Launch queues the kernel with the arguments as they are now: see [Launch].
 // It allocates nothing.
 func (p *Prepared) Launch(s *device.Stream, cfg Config) error {
-	k := p.k
 	if s == nil {
 		return invalid("launch: no stream")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.launch(s, &cfg)
+}
+
+func (p *Prepared) launch(s *device.Stream, cfg *Config) error {
+	k := p.k
 	if err := k.enter("launch"); err != nil {
 		return err
 	}
 	defer k.exit()
 	for i := range p.mem {
-		e := &p.mem[i]
-		m := reach(&e.at, s.Device(), &cfg)
-		if m == nil && e.view != nil && !e.view.Live() {
-			m = &misfit{detail: "a view of memory that was given back", err: ErrClosed}
-		}
-		if m != nil {
-			return p.b.fail(k, e.index, m)
+		if err := p.reach(&p.mem[i], s, cfg); err != nil {
+			return err
 		}
 	}
-	skip, err := cfg.ready(k, s.Device(), &p.b.shape)
-	if err != nil || skip {
+	if skip, err := cfg.ready(k, s.Device(), &p.b.shape); err != nil || skip {
 		return err
 	}
+	return p.queue(s, cfg)
+}
+
+// reach checks an argument with memory.
+func (p *Prepared) reach(e *prepared, s *device.Stream, cfg *Config) error {
+	m := reach(&e.at, s.Device(), cfg)
+	if m == nil && e.view != nil && !e.view.Live() {
+		m = &misfit{detail: "a view of memory that was given back", err: ErrClosed}
+	}
+	if m != nil {
+		return p.b.fail(p.k, e.index, m)
+	}
+	return nil
+}
+
+// queue launches what was checked; the buffers are in use meanwhile.
+func (p *Prepared) queue(s *device.Stream, cfg *Config) error {
 	if err := s.Begin(opLaunch); err != nil {
 		return err
 	}
@@ -199,21 +214,21 @@ func (p *Prepared) Launch(s *device.Stream, cfg Config) error {
 		e := &p.mem[i]
 		if e.at.buffer != nil {
 			if m := use(e.at.buffer, s, c); m != nil {
-				err = p.b.fail(k, e.index, m)
+				err = p.b.fail(p.k, e.index, m)
 				break
 			}
 		}
 		begun++
 	}
 	if err == nil && c != nil {
-		err = c.keepKernel(k)
+		err = c.keepKernel(p.k)
 	}
 	if err == nil {
-		err = p.b.launch(s, &cfg, k)
+		err = p.b.launch(s, cfg, p.k)
 	}
-	for _, e := range p.mem[:begun] {
-		if e.at.buffer != nil {
-			e.at.buffer.End()
+	for i := range p.mem[:begun] {
+		if b := p.mem[i].at.buffer; b != nil {
+			b.End()
 		}
 	}
 	runtime.KeepAlive(p)
