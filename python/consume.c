@@ -1175,6 +1175,8 @@ static int read_interface(ho_PyObject *obj, ho_PyObject *dict, unsigned want, in
 			return ho_raise(HO_E_DTYPE, 285, ai_op, "typestr '%.40s' has no counterpart in DLPack", s);
 		if (*itemsize <= 0)
 			return ho_raise(HO_X_VALUE, 203, ai_op, "typestr '%.40s' has no size", s);
+		if (ho_check_descr(ai_op, s, entry_of(dict, ho_names.descr), *itemsize) != 0)
+			return -1;
 		out->dtype = (DLDataType){ kDLOpaqueHandle, 0, 1 };
 	}
 	if (!is_type(shape, ho_py.PyTuple_Type))

@@ -191,6 +191,62 @@ int ho_parse_typestr(const char *s, DLDataType *out, int64_t *itemsize)
 	return 0;
 }
 
+/* The bytes of the fields in a list of (name, type) or (name, type, shape),
+ * where a type is a typestr or such a list; -1: malformed, or too large. Nothing
+ * here runs code of the producer, so borrowed references stay good. */
+static int64_t descr_size(ho_PyObject *list, int depth)
+{
+	int64_t total = 0;
+	ho_ssize n = ho_py.PyList_Size(list);
+
+	if (n < 0 || depth > 16)
+		return -1;
+	for (ho_ssize i = 0; i < n; i++) {
+		ho_PyObject *field = ho_py.PyList_GetItem(list, i);
+		ho_ssize parts = field != NULL ? ho_py.PyTuple_Size(field) : -1;
+		if (parts != 2 && parts != 3)
+			return -1;
+		ho_PyObject *type = ho_py.PyTuple_GetItem(field, 1);
+		ho_PyObject *shape = parts == 3 ? ho_py.PyTuple_GetItem(field, 2) : NULL;
+		int64_t size;
+		if (HO_TYPE(type) == ho_py.PyList_Type) {
+			if ((size = descr_size(type, depth + 1)) < 0)
+				return -1;
+		} else {
+			DLDataType unused;
+			const char *s = ho_py.PyUnicode_AsUTF8AndSize(type, NULL);
+			if (s == NULL || ho_parse_typestr(s, &unused, &size) < 0)
+				return -1;
+		}
+		ho_ssize dims = shape != NULL && HO_TYPE(shape) == ho_py.PyTuple_Type ? ho_py.PyTuple_Size(shape) : 0;
+		for (ho_ssize d = 0; d < (shape != NULL && dims == 0 ? 1 : dims); d++) {
+			ho_PyObject *number = dims != 0 ? ho_py.PyTuple_GetItem(shape, d) : shape;
+			long long extent = HO_TYPE(number) == ho_py.PyLong_Type ? ho_py.PyLong_AsLongLong(number) : -1;
+			if (extent < 0 || __builtin_mul_overflow(size, (int64_t)extent, &size))
+				return -1;
+		}
+		if (__builtin_add_overflow(total, size, &total))
+			return -1;
+	}
+	return total;
+}
+
+int ho_check_descr(const char *op, const char *typestr, ho_PyObject *descr, int64_t itemsize)
+{
+	const char *kind = strchr("<>|=", *typestr) != NULL ? typestr + 1 : typestr;
+
+	if (descr == NULL || *kind != 'V')
+		return 0;
+	int64_t size = HO_TYPE(descr) == ho_py.PyList_Type ? descr_size(descr, 0) : -1;
+	if (size == itemsize)
+		return 0;
+	if (ho_py.PyErr_Occurred() != NULL)
+		ho_py.PyErr_Clear();
+	if (size < 0)
+		return ho_raise(HO_X_TYPE, 216, op, "descr is no list of fields");
+	return ho_raise(HO_X_VALUE, 216, op, "descr of %lld bytes for typestr '%.40s'", (long long)size, typestr);
+}
+
 /* Native and standard sizes of the integer format characters. */
 static int format_char(char c, int standard, char *kind)
 {

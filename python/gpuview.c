@@ -210,6 +210,12 @@ static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *dict, int mode, const h
 		ho_raise(HO_X_VALUE, 170, cai_op, "typestr '%.40s' has no size", s);
 		return NULL;
 	}
+	if (r == 1 && strchr(s, 'O') != NULL) { /* addresses of Python objects mean nothing there */
+		ho_raise(HO_E_DTYPE, 171, cai_op, "typestr '%.40s' is of Python objects", s);
+		return NULL;
+	}
+	if (r == 1 && ho_check_descr(cai_op, s, entry_of(dict, ho_names.descr), itemsize) != 0)
+		return NULL;
 	if (!subtype(shape, ho_py.PyTuple_Type) || (strides != NULL && !subtype(strides, ho_py.PyTuple_Type))) {
 		ho_raise(HO_X_TYPE, subtype(shape, ho_py.PyTuple_Type) ? 178 : 169, cai_op, "%s is not a tuple",
 		         subtype(shape, ho_py.PyTuple_Type) ? "strides" : "shape");
@@ -443,6 +449,24 @@ int ho_view_table_ready(ho_view *v)
 	                (unsigned long long)have.handle, (unsigned long long)now);
 }
 
+/* Whether all work on the view's stream is done; not if that cannot be told, as
+ * of a stream that captures. */
+static int nothing_left(ho_view *v)
+{
+	ho_stream_ref s = pending(v);
+	ho_driver *d;
+
+	if (is_empty(v))
+		return 1;
+	if (s.handle == 2 && !pthread_equal(v->thread, pthread_self()))
+		return 0;
+	if (ho_stream_place(cai_op, (int)v->t.device.device_id, &s) != 0 || (d = ho_gpu()) == NULL) {
+		ho_py.PyErr_Clear();
+		return 0;
+	}
+	return ho_stream_poll(&d->t, (ho_context)s.ctx, (ho_stream)s.handle) == HO_CUDA_SUCCESS;
+}
+
 ho_PyObject *ho_get_cuda_array_interface(ho_PyObject *self, void *unused)
 {
 	ho_view *v = (ho_view *)self;
@@ -461,6 +485,7 @@ ho_PyObject *ho_get_cuda_array_interface(ho_PyObject *self, void *unused)
 	for (int32_t i = 0; i < v->t.ndim; i++)
 		bytes[i] = v->t.strides[i] * v->itemsize; /* R282 */
 	uint64_t stream = (uint64_t)(uintptr_t)v->stream;
+	int named = v->ordered && !nothing_left(v); /* R192 */
 	ho_PyObject *address = ho_py.PyLong_FromVoidPtr(is_empty(v) ? NULL : v->t.data); /* R287 */
 	struct {
 		ho_PyObject *key, *value;
@@ -473,7 +498,7 @@ ho_PyObject *ho_get_cuda_array_interface(ho_PyObject *self, void *unused)
 		                                 : NULL },
 		{ ho_names.strides, v->c_contiguous ? ho_newref(HO_NONE) : ho_int_tuple(v->t.ndim, bytes) },
 		{ ho_names.version, ho_py.PyLong_FromLong(3) },
-		{ ho_names.stream, v->ordered ? ho_py.PyLong_FromUnsignedLongLong(stream == 0 ? 1 : stream) /* R274 */
+		{ ho_names.stream, named ? ho_py.PyLong_FromUnsignedLongLong(stream == 0 ? 1 : stream) /* R274 */
 		                              : ho_newref(HO_NONE) },
 	};
 	ho_PyObject *dict = ho_py.PyDict_New();

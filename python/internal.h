@@ -115,6 +115,10 @@ static inline int ho_dtype_same(DLDataType a, DLDataType b)
 HO_HIDDEN int ho_dtype_align(DLDataType d);
 /* Parse; 0, or -1 with an exception set. */
 HO_HIDDEN int ho_parse_typestr(const char *s, DLDataType *out, int64_t *itemsize);
+
+/* Checks that the list under "descr" of an interface whose typestr is of kind V
+ * adds up to itemsize (R216). NULL is no list. -1: exception set. */
+HO_HIDDEN int ho_check_descr(const char *op, const char *typestr, ho_PyObject *descr, int64_t itemsize);
 HO_HIDDEN int ho_parse_format(const char *format, int64_t itemsize, DLDataType *out);
 /* The NumPy dtype of a type: a new reference. Imports numpy (and ml_dtypes)
  * on first use. NotImplementedError if there is none. */

@@ -177,6 +177,26 @@ def test_R211_R212_R218_R219() -> None:
     assert sys.getrefcount(x) == before
 
 
+@pytest.mark.parametrize("take", list(TAKERS.values())[1:], ids=list(TAKERS)[1:])
+def test_R216_descr_has_the_size_of_the_typestr(take: Any) -> None:
+    fits = [
+        ("|V4", [("a", "<i4")]), ("|V12", [("a", "<i4"), ("b", "<f8")]), ("|V8", [("", "|V8")]),
+        ("|V24", [("a", "<i4", (2, 3))]), ("|V8", [("a", "<i2", 4)]), ("|V10", [("a", [("x", "<f8")]), ("b", "<i2")]),
+    ]  # fmt: skip
+    for typestr, descr in fits:
+        take(Exporter(typestr=typestr, descr=descr))
+    deep: list[Any] = [("a", "|u1")]
+    for _ in range(40):
+        deep = [("a", deep)]
+    for bad in (
+        [("a", "<f8")], [], [("a", "<i4"), ("b", "|u1")], "a", [("a",)], [5], [("a", 5)], [("a", "x9")],
+        [("a", "|u1", (-4,))], [("a", "|u1", (1 << 40, 1 << 40))], [("a", "|u1", ("4",))], deep,
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError)) as info:
+            take(Exporter(typestr="|V4", descr=bad))
+        assert getattr(info.value, "rule", "") == "R216", bad
+
+
 def test_R215_descr_without_kind_V_is_not_read() -> None:
     assert _core._inspect(Exporter(descr="nonsense"))[3] == (2, 32, 1)
 
