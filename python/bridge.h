@@ -82,8 +82,8 @@ typedef struct ho_arg {
 } ho_arg;
 
 /* Consumes obj, in this order: exact numpy.ndarray by its published struct,
- * exchange table, __dlpack__ (or a DLPack capsule itself), buffer protocol,
- * __array_interface__. GIL held. 0, or -1 with a Python exception set; on
+ * exchange table, exact cupy.ndarray by its attributes, __dlpack__ (or a DLPack
+ * capsule itself), __cuda_array_interface__, buffer protocol, __array_interface__. GIL held. 0, or -1 with a Python exception set; on
  * failure nothing is held and *out needs no ho_arg_done. `out` may be
  * uninitialised. */
 int ho_consume(ho_PyObject *obj, unsigned want, ho_arg *out);
@@ -112,14 +112,24 @@ typedef struct ho_stream_value {
 	int32_t device;
 } ho_stream_value;
 
-/* Reads a stream object (any that handoff.StreamView takes) and orders the
- * arguments on it: work queued on the stream afterwards comes after their
- * producers', by one event each at most, none if they work on that stream. GPU
- * memory whose producer tells no stream was ordered on the legacy default
+/* Reads a stream object (any that handoff.StreamView takes): *out has the raw
+ * handle, and the rest where that is known without asking. 0, or -1 with an
+ * exception set. */
+int ho_stream_read(ho_PyObject *stream, ho_stream_value *out);
+
+/* ho_consume for an array of a call with a stream that ho_stream_read read:
+ * producers that are told a stream are told this one, and order the data on it
+ * themselves. */
+int ho_consume_on(ho_PyObject *obj, unsigned want, uint64_t stream, ho_arg *out);
+
+/* Orders the arguments on the stream that ho_stream_read read from this
+ * object, and completes *io: work queued on the stream afterwards comes after
+ * their producers', by one event each at most, none if they work on that stream.
+ * GPU memory whose producer was told no stream was ordered on the legacy default
  * stream, and the stream waits for that. With stream NULL or None there must be
- * no GPU memory among the arguments (R126); then *out is 0. GIL held; it is
+ * no GPU memory among the arguments (R126); then *io is 0. GIL held; it is
  * given up meanwhile. 0, or -1 with an exception set. */
-int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_stream_value *out);
+int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_stream_value *io);
 
 /* ---- Producing ---------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "gpu.h"
 
 static const char op[] = "import";
 
@@ -39,6 +39,11 @@ static inline int room(ho_arg *out, int32_t n)
 	}
 	out->strides = out->shape + n;
 	return 0;
+}
+
+int ho_arg_room(ho_arg *out, int32_t n)
+{
+	return room(out, n);
 }
 
 static inline void start(ho_arg *out, ho_PyObject *obj)
@@ -396,8 +401,10 @@ enum kind {
 	KIND_NONE,    /* nothing on the type: the instance is asked each time */
 	KIND_OURS,    /* StridedMemoryView, Array */
 	KIND_NDARRAY, /* read directly */
+	KIND_CUPY,    /* read by its attributes */
 	KIND_TABLE,
 	KIND_DLPACK,
+	KIND_CUDA, /* the CUDA array interface only */
 	KIND_CAPSULE,
 	KIND_BUFFER,
 	KIND_INTERFACE,
@@ -408,6 +415,7 @@ struct entry {
 	const DLPackExchangeAPI *table;
 	enum kind kind;
 	int flags_matter; /* the type has read-only instances, which lending cannot say */
+	int tells_device; /* the type has __dlpack_device__ */
 };
 
 enum { CACHE = 64 };
@@ -446,6 +454,13 @@ static ho_PyObject *type_attr(ho_PyTypeObject *type, ho_PyObject *name)
 	return v;
 }
 
+/* Aligned, above the first page, and in the half of the addresses that a
+ * program has. */
+static int can_be_table(const DLPackExchangeAPIHeader *h)
+{
+	return (intptr_t)h >= 4096 && (uintptr_t)h % _Alignof(DLPackExchangeAPIHeader) == 0;
+}
+
 /* The table behind an attribute value: a capsule or an address (R086), of a
  * version that we read (R090, R091), complete enough to be used (R093). */
 static const DLPackExchangeAPI *table_of(ho_PyObject *v)
@@ -462,9 +477,10 @@ static const DLPackExchangeAPI *table_of(ho_PyObject *v)
 		ho_py.PyErr_Clear();
 		return NULL;
 	}
-	for (int hops = 0; h != NULL && h->version.major > DLPACK_MAJOR_VERSION; hops++)
+	/* An int may be anything (R086): what cannot be a struct is no table. */
+	for (int hops = 0; can_be_table(h) && h->version.major > DLPACK_MAJOR_VERSION; hops++)
 		h = hops < 16 ? h->prev_api : NULL;
-	if (h == NULL || h->version.major != DLPACK_MAJOR_VERSION)
+	if (!can_be_table(h) || h->version.major != DLPACK_MAJOR_VERSION)
 		return NULL;
 	const DLPackExchangeAPI *api = (const DLPackExchangeAPI *)h;
 	return api->managed_tensor_from_py_object_no_sync != NULL ? api : NULL;
@@ -497,6 +513,7 @@ static struct entry classify(ho_PyObject *obj, ho_PyTypeObject *type)
 		e.kind = KIND_NDARRAY;
 		return e;
 	}
+	e.tells_device = has_type_attr(type, ho_names.dlpack_device);
 	for (int i = 0; i < 2 && e.table == NULL; i++) {
 		ho_PyObject *v = type_attr(type, i == 0 ? ho_names.exchange_api : ho_names.exchange_api_12);
 		if (v != NULL)
@@ -506,8 +523,12 @@ static struct entry classify(ho_PyObject *obj, ho_PyTypeObject *type)
 	if (e.table != NULL) {
 		e.kind = KIND_TABLE;
 		e.flags_matter = has_type_attr(type, ho_names.readonly);
+	} else if (ho_cupy_is(type)) {
+		e.kind = KIND_CUPY;
 	} else if (has_type_attr(type, ho_names.dlpack)) {
 		e.kind = KIND_DLPACK;
+	} else if (has_type_attr(type, ho_names.cuda_array_interface)) {
+		e.kind = KIND_CUDA;
 	} else if (ho_py.PyObject_CheckBuffer(obj)) {
 		e.kind = KIND_BUFFER;
 	} else if (has_type_attr(type, ho_names.array_interface)) {
@@ -688,7 +709,9 @@ static int take_capsule(ho_PyObject *capsule, unsigned want, ho_arg *out)
 /* __dlpack_device__(), checked: two ints, a type that we know (R154, R156). */
 static int ask_device(ho_PyObject *obj, DLDevice *device)
 {
-	ho_PyObject *r = ho_py.PyObject_CallMethodObjArgs(obj, ho_names.dlpack_device, NULL);
+	ho_PyObject *r = ho_py.PyObject_VectorcallMethod != NULL
+	                         ? ho_py.PyObject_VectorcallMethod(ho_names.dlpack_device, &obj, 1, NULL)
+	                         : ho_py.PyObject_CallMethodObjArgs(obj, ho_names.dlpack_device, NULL);
 	int overflow = 0;
 
 	if (r == NULL) {
@@ -736,18 +759,50 @@ struct form {
 	unsigned char max_version, copy, device;
 };
 
+/* The names of keywords as a tuple, by which of them there are; kept. */
+static ho_PyObject *keywords_of(unsigned which)
+{
+	static ho_PyObject *known[16];
+	ho_PyObject *const all[] = { ho_names.stream, ho_names.max_version, ho_names.dl_device, ho_names.copy };
+
+	if (known[which] != NULL)
+		return known[which];
+	ho_PyObject *t = ho_py.PyTuple_New(__builtin_popcount(which));
+	for (int i = 0, n = 0; t != NULL && i < 4; i++)
+		if (which & 1u << i)
+			ho_py.PyTuple_SetItem(t, n++, ho_newref(all[i]));
+	return known[which] = t;
+}
+
 static ho_PyObject *call_dlpack(ho_PyObject *obj, ho_PyObject *stream, ho_PyObject *device, ho_PyObject *copy,
                                 struct form f)
 {
+	ho_PyObject *const values[] = { stream, f.max_version ? ho_names.max_version_value : NULL,
+		                        f.device ? device : NULL, f.copy ? copy : NULL };
+	ho_PyObject *args[5] = { obj };
+	unsigned which = 0;
+	int n = 1;
+
+	for (int i = 0; i < 4; i++)
+		if (values[i] != NULL) {
+			args[n++] = values[i];
+			which |= 1u << i;
+		}
+	ho_PyObject *names = which != 0 ? keywords_of(which) : NULL;
+	if (which != 0 && names == NULL)
+		return NULL;
+	if (HO_LIKELY(ho_py.PyObject_VectorcallMethod != NULL))
+		return ho_py.PyObject_VectorcallMethod(ho_names.dlpack, args, 1, names);
 	ho_PyObject *method = ho_py.PyObject_GetAttr(obj, ho_names.dlpack), *result = NULL;
 	if (method == NULL)
 		return NULL;
 	ho_PyObject *kwargs = ho_py.PyDict_New();
-	if (kwargs != NULL && (stream == NULL || ho_py.PyDict_SetItem(kwargs, ho_names.stream, stream) == 0) &&
-	    (!f.max_version ||
-	     ho_py.PyDict_SetItem(kwargs, ho_names.max_version, ho_names.max_version_value) == 0) &&
-	    (!f.device || device == NULL || ho_py.PyDict_SetItem(kwargs, ho_names.dl_device, device) == 0) &&
-	    (!f.copy || copy == NULL || ho_py.PyDict_SetItem(kwargs, ho_names.copy, copy) == 0))
+	for (int i = 1; kwargs != NULL && i < n; i++)
+		if (ho_py.PyDict_SetItem(kwargs, ho_py.PyTuple_GetItem(names, i - 1), args[i]) != 0) {
+			ho_py.Py_DecRef(kwargs);
+			kwargs = NULL;
+		}
+	if (kwargs != NULL)
 		result = ho_py.PyObject_Call(method, ho_names.empty, kwargs);
 	ho_xdecref(kwargs);
 	ho_py.Py_DecRef(method);
@@ -1283,7 +1338,35 @@ static int no_protocol(ho_PyObject *obj, const char *wanted)
 	return -1;
 }
 
-static int consume_slow(ho_PyObject *obj, unsigned want, ho_arg *out)
+static int take_cupy(ho_PyObject *obj, unsigned want, const ho_request *req, ho_arg *out)
+{
+	if (HO_LIKELY(ho_cupy_take(obj, want, out) == 0))
+		return 0;
+	start(out, obj);
+	return take_dlpack(obj, want, req, out);
+}
+
+/* An array with the CUDA array interface, by way of a view on it. */
+static int take_cuda(ho_PyObject *obj, unsigned want, ho_arg *out)
+{
+	ho_view *v = ho_view_of_cuda_interface(obj, HO_STREAM_NOSYNC, NULL);
+
+	if (v == NULL)
+		return -1;
+	if (take_ours(&v->ob, want, out) != 0) {
+		ho_py.Py_DecRef(&v->ob);
+		return -1;
+	}
+	if (out->held == HO_HELD_NONE) {
+		out->held = HO_HELD_OBJECT;
+		out->hold.object = &v->ob; /* the reference moves */
+	} else {
+		ho_py.Py_DecRef(&v->ob);
+	}
+	return 0;
+}
+
+static int consume_slow(ho_PyObject *obj, unsigned want, const ho_request *req, ho_arg *out)
 {
 	int64_t itemsize;
 	struct entry e = lookup(obj);
@@ -1295,8 +1378,12 @@ static int consume_slow(ho_PyObject *obj, unsigned want, ho_arg *out)
 		return take_ndarray(obj, want, out);
 	case KIND_TABLE:
 		return take_table(obj, want, e.table, e.flags_matter, out);
+	case KIND_CUPY:
+		return take_cupy(obj, want, req, out);
 	case KIND_DLPACK:
-		return take_dlpack(obj, want, NULL, out);
+		return take_dlpack(obj, want, req, out);
+	case KIND_CUDA:
+		return take_cuda(obj, want, out);
 	case KIND_CAPSULE:
 		return take_capsule(obj, want, out);
 	case KIND_BUFFER:
@@ -1308,10 +1395,12 @@ static int consume_slow(ho_PyObject *obj, unsigned want, ho_arg *out)
 	}
 	/* Proxies answer on the instance only. */
 	if (has_attr(obj, ho_names.dlpack))
-		return take_dlpack(obj, want, NULL, out);
+		return take_dlpack(obj, want, req, out);
+	if (has_attr(obj, ho_names.cuda_array_interface))
+		return take_cuda(obj, want, out);
 	if (has_attr(obj, ho_names.array_interface))
 		return take_interface(obj, want, 0, &itemsize, out);
-	return no_protocol(obj, "__dlpack__, buffer or __array_interface__");
+	return no_protocol(obj, "__dlpack__, __cuda_array_interface__, buffer or __array_interface__");
 }
 
 int ho_consume(ho_PyObject *obj, unsigned want, ho_arg *out)
@@ -1324,14 +1413,34 @@ int ho_consume(ho_PyObject *obj, unsigned want, ho_arg *out)
 	const struct entry *slot = slot_of(type);
 	if (HO_LIKELY(slot->type == type && slot->kind == KIND_TABLE))
 		return take_table(obj, want, slot->table, slot->flags_matter, out);
-	return consume_slow(obj, want, out);
+	return consume_slow(obj, want, NULL, out);
+}
+
+int ho_consume_on(ho_PyObject *obj, unsigned want, uint64_t stream, ho_arg *out)
+{
+	ho_PyTypeObject *type = HO_TYPE(obj);
+	ho_request req = { .has_stream = 1, .stream = stream == 0 ? 1 : (int64_t)stream, .copy = -1 };
+
+	start(out, obj);
+	if (HO_LIKELY(type == ndarray_type))
+		return take_ndarray(obj, want, out);
+	const struct entry *slot = slot_of(type);
+	if (HO_LIKELY(slot->type == type && slot->kind == KIND_TABLE))
+		return take_table(obj, want, slot->table, slot->flags_matter, out);
+	return consume_slow(obj, want, &req, out);
+}
+
+int ho_is_cupy(ho_PyObject *obj)
+{
+	return lookup(obj).kind == KIND_CUPY;
 }
 
 int ho_speaks_dlpack(ho_PyObject *obj)
 {
 	struct entry e = lookup(obj);
 
-	return e.kind == KIND_OURS || e.kind == KIND_NDARRAY || e.kind == KIND_TABLE || e.kind == KIND_CAPSULE ||
+	return e.kind == KIND_OURS || e.kind == KIND_NDARRAY || e.kind == KIND_CUPY || e.kind == KIND_TABLE ||
+	       e.kind == KIND_CAPSULE || (e.kind == KIND_DLPACK && e.tells_device) ||
 	       (has_attr(obj, ho_names.dlpack) && has_attr(obj, ho_names.dlpack_device));
 }
 
@@ -1356,10 +1465,14 @@ int ho_consume_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, ho
 		if (plain && (req == NULL || !req->has_stream || req->stream < 0 || e.table->current_work_stream != NULL))
 			return take_table(obj, want, e.table, e.flags_matter, out);
 		return take_dlpack(obj, want, req, out);
+	case KIND_CUPY:
+		if (plain)
+			return take_cupy(obj, want, req, out);
+		return take_dlpack(obj, want, req, out);
 	case KIND_CAPSULE:
 		return take_capsule(obj, want, out);
 	default:
-		if (!has_attr(obj, ho_names.dlpack))
+		if (e.kind != KIND_DLPACK && !has_attr(obj, ho_names.dlpack))
 			return no_protocol(obj, "__dlpack__");
 		return take_dlpack(obj, want, req, out);
 	}

@@ -24,6 +24,9 @@ HO_HIDDEN ho_context ho_gpu_context(int dev);
 /* Where default streams belong to: the current context of the thread, or the
  * primary one of `dev`. 0 with an exception set. */
 HO_HIDDEN ho_context ho_gpu_home(int dev);
+/* Whose memory an address is (R195, R288): 1 and *out, 0 if the driver does not
+ * know it, -1 with an exception set. */
+HO_HIDDEN int ho_gpu_where(uint64_t address, DLDevice *out);
 /* Brackets around calls that may wait: others run Python meanwhile. */
 #define HO_UNLOCKED(statement) \
 	do { \
@@ -33,6 +36,19 @@ HO_HIDDEN ho_context ho_gpu_home(int dev);
 	} while (0)
 
 extern HO_HIDDEN ho_go_gpu_functions ho_go_gpu;
+
+/* ---- CuPy (cupy.c) ------------------------------------------------------ */
+
+/* 1 if the type is cupy.ndarray itself and this CuPy is one that we can read
+ * the short way. */
+HO_HIDDEN int ho_cupy_is(ho_PyTypeObject *type);
+/* ho_consume for such an array. 0, or 1 if the protocols have to be asked; no
+ * exception is set then. The stream that CuPy works on comes with it, as from an
+ * exchange table. */
+HO_HIDDEN int ho_cupy_take(ho_PyObject *obj, unsigned want, ho_arg *out);
+/* 1 if CuPy's array interface names that stream (CuPy can be told not to); valid
+ * once ho_cupy_take has returned 0. */
+extern HO_HIDDEN int ho_cupy_names_stream;
 
 /* ---- Streams (stream.c) ------------------------------------------------- */
 
@@ -104,7 +120,9 @@ HO_HIDDEN ho_PyObject *ho_view_release_on(ho_PyObject *self, ho_PyObject *stream
 HO_HIDDEN ho_PyObject *ho_get_cuda_array_interface(ho_PyObject *self, void *unused);
 HO_HIDDEN ho_PyObject *ho_get_producer_stream(ho_PyObject *self, void *unused);
 HO_HIDDEN ho_PyObject *ho_get_ordered_stream(ho_PyObject *self, void *unused);
+
 HO_HIDDEN int ho_gpuview_init(void);
+HO_HIDDEN int ho_cupy_init(void); /* cupy.c */
 
 HO_HIDDEN int ho_stream_init(ho_PyObject *module); /* stream.c */
 HO_HIDDEN int ho_event_init(ho_PyObject *module);  /* event.c */

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ho_PyObject *cai_name;
-
 static int is_cuda(DLDeviceType type)
 {
 	return type == kDLCUDA || type == kDLCUDAHost || type == kDLCUDAManaged;
@@ -132,45 +130,51 @@ static int take_stream(ho_PyObject *o, uint64_t *out)
 	return 1;
 }
 
-/* Whose memory it is: the interface does not say (R195, R288). */
-static int find_device(uint64_t address, DLDevice *out)
+int ho_gpu_where(uint64_t address, DLDevice *out)
 {
 	ho_driver *d = ho_gpu();
 
-	if (d == NULL) {
-		ho_PyObject *type, *value, *trace;
-		ho_py.PyErr_Fetch(&type, &value, &trace);
-		if (ho_py.PyErr_GivenExceptionMatches(type, ho_error_class(HO_X_NODRIVER))) {
-			ho_xdecref(type);
-			ho_xdecref(value);
-			ho_xdecref(trace);
-			return ho_raise(HO_X_NODRIVER, 288, cai_op,
-			                "there is no GPU driver that could tell whose memory it is; HANDOFF_DRIVER "
-			                "chooses one");
-		}
-		ho_py.PyErr_Restore(type, value, trace);
+	if (d == NULL)
 		return -1;
-	}
 	ho_pointer_class info = ho_pointer_kind(&d->t, address);
 	if (info.st != HO_CUDA_SUCCESS && info.st != HO_CUDA_ERROR_INVALID_VALUE)
 		return ho_gpu_check(cai_op, -1, info.st);
 	if (info.st != HO_CUDA_SUCCESS || info.type == 0)
-		return ho_raise(HO_E_DEVICE, 172, cai_op, "no device knows the memory at 0x%llx",
-		                (unsigned long long)address);
+		return 0;
 	if (info.managed)
 		*out = (DLDevice){ kDLCUDAManaged, 0 };
 	else if (info.type == HO_CU_MEMORYTYPE_HOST)
 		*out = (DLDevice){ kDLCUDAHost, 0 };
 	else
 		*out = (DLDevice){ kDLCUDA, info.device };
-	return 0;
+	return 1;
 }
 
-static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *dict, int mode, const ho_stream_ref *on)
+/* Whose memory it is: the interface does not say. */
+static int find_device(uint64_t address, DLDevice *out)
 {
-	ho_PyObject *shape = entry_of(dict, ho_names.shape), *typestr = entry_of(dict, ho_names.typestr);
-	ho_PyObject *data = entry_of(dict, ho_names.data), *version = entry_of(dict, ho_names.version);
-	ho_PyObject *strides = entry_of(dict, ho_names.strides);
+	int known = ho_gpu_where(address, out);
+
+	if (HO_LIKELY(known > 0))
+		return 0;
+	if (known == 0)
+		return ho_raise(HO_E_DEVICE, 172, cai_op, "no device knows the memory at 0x%llx",
+		                (unsigned long long)address);
+	if (ho_py.PyErr_ExceptionMatches(ho_error_class(HO_X_NODRIVER))) {
+		ho_py.PyErr_Clear();
+		return ho_raise(HO_X_NODRIVER, 288, cai_op,
+		                "there is no GPU driver that could tell whose memory it is; HANDOFF_DRIVER chooses one");
+	}
+	return -1;
+}
+
+/* The entries of the dict, or NULL. */
+enum { SHAPE, TYPESTR, DATA, VERSION, STRIDES, MASK, DESCR, STREAM, ENTRIES };
+
+static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *const *entries, int mode, const ho_stream_ref *on)
+{
+	ho_PyObject *shape = entries[SHAPE], *typestr = entries[TYPESTR], *data = entries[DATA];
+	ho_PyObject *version = entries[VERSION], *strides = entries[STRIDES];
 	if (shape == NULL || typestr == NULL || data == NULL || version == NULL) {
 		ho_raise(HO_X_VALUE, 167, cai_op, "the key %s is missing",
 		         shape == NULL ? "shape" : typestr == NULL ? "typestr" : data == NULL ? "data" : "version");
@@ -186,7 +190,7 @@ static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *dict, int mode, const h
 		ho_raise(HO_E_VERSION, 197, cai_op, "version %lld", number);
 		return NULL;
 	}
-	if (entry_of(dict, ho_names.mask) != NULL) {
+	if (entries[MASK] != NULL) {
 		ho_raise(HO_X_MASK, 181, cai_op, "masked arrays are not supported");
 		return NULL;
 	}
@@ -214,7 +218,7 @@ static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *dict, int mode, const h
 		ho_raise(HO_E_DTYPE, 171, cai_op, "typestr '%.40s' is of Python objects", s);
 		return NULL;
 	}
-	if (r == 1 && ho_check_descr(cai_op, s, entry_of(dict, ho_names.descr), itemsize) != 0)
+	if (r == 1 && ho_check_descr(cai_op, s, entries[DESCR], itemsize) != 0)
 		return NULL;
 	if (!subtype(shape, ho_py.PyTuple_Type) || (strides != NULL && !subtype(strides, ho_py.PyTuple_Type))) {
 		ho_raise(HO_X_TYPE, subtype(shape, ho_py.PyTuple_Type) ? 178 : 169, cai_op, "%s is not a tuple",
@@ -249,7 +253,7 @@ static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *dict, int mode, const h
 	int readonly = ho_py.PyObject_IsTrue(ho_py.PyTuple_GetItem(data, 1));
 	uint64_t producer = 0;
 	/* Only version 3 has a stream (R183). */
-	int produced = number >= 3 ? take_stream(entry_of(dict, ho_names.stream), &producer) : 0;
+	int produced = number >= 3 ? take_stream(entries[STREAM], &producer) : 0;
 	if (readonly < 0 || produced < 0)
 		return NULL;
 
@@ -333,9 +337,35 @@ fail:
 	return NULL;
 }
 
+/* An array of CuPy, read the short way. NULL without an exception if the
+ * interface has to be asked. */
+static ho_view *view_of_cupy(ho_PyObject *obj, int mode, const ho_stream_ref *on)
+{
+	ho_arg arg;
+
+	if (ho_cupy_take(obj, HO_WANT_OWNED, &arg) != 0)
+		return NULL;
+	if (!ho_cupy_names_stream) {
+		ho_arg_done(&arg);
+		return NULL;
+	}
+	uint32_t flags = arg.flags;
+	ho_view *v = ho_view_from_arg(ho_view_type, &arg, obj);
+	if (v != NULL && ho_view_imported(v, flags, mode, on) != 0) {
+		ho_py.Py_DecRef(&v->ob);
+		return NULL;
+	}
+	return v;
+}
+
 ho_view *ho_view_of_cuda_interface(ho_PyObject *obj, int mode, const ho_stream_ref *on)
 {
-	ho_PyObject *dict = ho_py.PyObject_GetAttr(obj, cai_name);
+	if (mode != HO_STREAM_UNSAID && ho_is_cupy(obj)) {
+		ho_view *v = view_of_cupy(obj, mode, on);
+		if (v != NULL || ho_py.PyErr_Occurred() != NULL)
+			return v;
+	}
+	ho_PyObject *dict = ho_py.PyObject_GetAttr(obj, ho_names.cuda_array_interface);
 
 	if (dict == NULL) {
 		if (!ho_py.PyErr_ExceptionMatches(ho_py.PyExc_AttributeError))
@@ -349,16 +379,17 @@ ho_view *ho_view_of_cuda_interface(ho_PyObject *obj, int mode, const ho_stream_r
 		ho_raise(HO_X_BUFFER, 126, "from_cuda_array_interface",
 		         "stream_ptr=None is ambiguous; pass a stream, or -1 for no ordering");
 	} else if (subtype(dict, ho_py.PyDict_Type)) {
-		/* Reading an entry may run code (__index__) that changes the producer's
-		 * dict: what is still needed then is held. */
-		ho_PyObject *shape = entry_of(dict, ho_names.shape), *strides = entry_of(dict, ho_names.strides);
-		if (shape != NULL)
-			ho_py.Py_IncRef(shape);
-		if (strides != NULL)
-			ho_py.Py_IncRef(strides);
-		v = read_dict(obj, dict, mode, on);
-		ho_xdecref(shape);
-		ho_xdecref(strides);
+		/* Reading an entry may run code (__index__), and so may finding one (a
+		 * key's __eq__), that changes the producer's dict: all are held. */
+		ho_PyObject *const names[ENTRIES] = { ho_names.shape,   ho_names.typestr, ho_names.data,  ho_names.version,
+			                              ho_names.strides, ho_names.mask,    ho_names.descr, ho_names.stream };
+		ho_PyObject *entries[ENTRIES];
+		for (int i = 0; i < ENTRIES; i++)
+			if ((entries[i] = entry_of(dict, names[i])) != NULL)
+				ho_py.Py_IncRef(entries[i]);
+		v = read_dict(obj, entries, mode, on);
+		for (int i = 0; i < ENTRIES; i++)
+			ho_xdecref(entries[i]);
 	} else {
 		ho_raise(HO_X_TYPE, 166, cai_op, "__cuda_array_interface__ is not a dict");
 	}
@@ -368,20 +399,33 @@ ho_view *ho_view_of_cuda_interface(ho_PyObject *obj, int mode, const ho_stream_r
 
 /* ---- Arguments of functions --------------------------------------------- */
 
-int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_stream_value *out)
+int ho_stream_read(ho_PyObject *stream, ho_stream_value *out)
+{
+	ho_stream_ref on;
+
+	*out = (ho_stream_value){ 0, 0, -1 };
+	if (ho_stream_need(stream, "stream", &on) != 0)
+		return -1;
+	out->handle = plain_handle(on.handle);
+	out->ctx = on.ctx;
+	return 0;
+}
+
+int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_stream_value *io)
 {
 	static const char op[] = "stream";
-	ho_stream_ref on;
 	int dev = -1;
 
-	*out = (ho_stream_value){ 0 };
 	for (uint32_t i = 0; i < n && dev < 0; i++)
 		if (is_cuda(args[i].device.device_type))
 			dev = args[i].device.device_id;
-	if (stream == NULL || stream == HO_NONE)
+	if (stream == NULL || stream == HO_NONE) {
+		*io = (ho_stream_value){ 0 };
 		return dev < 0 ? 0
 		               : ho_raise(HO_X_TYPE, 126, op, "an argument is GPU memory: say on which stream it is used");
-	if (ho_stream_need(stream, op, &on) != 0 || ho_stream_place(op, dev, &on) != 0)
+	}
+	ho_stream_ref on = { io->handle, io->ctx, stream };
+	if (ho_stream_place(op, dev, &on) != 0)
 		return -1;
 	for (uint32_t i = 0; i < n; i++) {
 		const ho_arg *a = &args[i];
@@ -395,9 +439,8 @@ int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_st
 		if (ho_stream_order(op, a->device.device_id, &from, &on) != 0)
 			return -1;
 	}
-	out->handle = plain_handle(on.handle);
-	out->ctx = on.ctx;
-	return ho_stream_device_id(op, &on, &out->device);
+	io->ctx = on.ctx;
+	return ho_stream_device_id(op, &on, &io->device);
 }
 
 /* ---- Export ------------------------------------------------------------- */
@@ -483,7 +526,7 @@ ho_PyObject *ho_get_cuda_array_interface(ho_PyObject *self, void *unused)
 	}
 	int64_t bytes[HO_MAX_DIMS];
 	for (int32_t i = 0; i < v->t.ndim; i++)
-		bytes[i] = v->t.strides[i] * v->itemsize; /* R282 */
+		bytes[i] = ho_byte_stride(v->t.strides[i], v->itemsize);
 	uint64_t stream = (uint64_t)(uintptr_t)v->stream;
 	int named = v->ordered && !nothing_left(v); /* R192 */
 	ho_PyObject *address = ho_py.PyLong_FromVoidPtr(is_empty(v) ? NULL : v->t.data); /* R287 */
@@ -700,6 +743,5 @@ ho_PyObject *ho_view_release_on(ho_PyObject *self, ho_PyObject *stream)
 
 int ho_gpuview_init(void)
 {
-	cai_name = ho_py.PyUnicode_InternFromString("__cuda_array_interface__");
-	return cai_name != NULL ? 0 : -1;
+	return ho_cupy_init();
 }

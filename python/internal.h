@@ -45,6 +45,7 @@ HO_HIDDEN ho_PyObject *ho_error_class(int code);
 	X(exchange_api, "__dlpack_c_exchange_api__") \
 	X(exchange_api_12, "__c_dlpack_exchange_api__") \
 	X(array_interface, "__array_interface__") \
+	X(cuda_array_interface, "__cuda_array_interface__") \
 	X(stream, "stream") \
 	X(max_version, "max_version") \
 	X(dl_device, "dl_device") \
@@ -175,6 +176,10 @@ HO_HIDDEN int ho_consume_dlpack(ho_PyObject *obj, unsigned want, const ho_reques
 /* Only __array_interface__. With `any`, types without a DLPack counterpart
  * come out as {3,0,1}, their item size in *itemsize. */
 HO_HIDDEN int ho_consume_interface(ho_PyObject *obj, unsigned want, int any, int64_t *itemsize, ho_arg *out);
+/* Room for n extents and as many strides in an ho_arg. 0, or -1 with MemoryError. */
+HO_HIDDEN int ho_arg_room(ho_arg *out, int32_t n);
+/* 1 if obj is an array of CuPy itself; see cupy.c. */
+HO_HIDDEN int ho_is_cupy(ho_PyObject *obj);
 /* Only the buffer protocol. */
 HO_HIDDEN int ho_consume_buffer(ho_PyObject *obj, unsigned want, ho_arg *out);
 /* 1 if the object has __dlpack__ and __dlpack_device__, or is a capsule. */
@@ -187,6 +192,8 @@ HO_HIDDEN void ho_type_cache_clear(void);
 HO_HIDDEN int ho_type_cache_size(void);
 /* 1 if the struct of numpy.ndarray is read directly, 0 not, -1 not tried. */
 extern HO_HIDDEN int ho_numpy_direct;
+/* The same for the attributes of cupy.ndarray. */
+HO_HIDDEN int ho_cupy_direct(void);
 /* The descr (dtype object) of an exact ndarray that is read directly, else
  * NULL; borrowed. */
 HO_HIDDEN ho_PyObject *ho_ndarray_descr(ho_PyObject *obj);

@@ -136,7 +136,8 @@ static ho_PyObject *stats(ho_PyObject *module, ho_PyObject *unused)
 	if (d != NULL && (put(d, "live_exports", ho_live_exports()) != 0 ||
 	                  put(d, "pending_releases", ho_release_pending()) != 0 ||
 	                  put(d, "cached_types", ho_type_cache_size()) != 0 ||
-	                  put(d, "numpy_direct", ho_numpy_direct) != 0)) {
+	                  put(d, "numpy_direct", ho_numpy_direct) != 0 ||
+	                  put(d, "cupy_direct", ho_cupy_direct()) != 0)) {
 		ho_py.Py_DecRef(d);
 		return NULL;
 	}

@@ -128,9 +128,9 @@ static ho_PyObject *view_of_buffer(ho_PyObject *obj)
 	return (ho_PyObject *)ho_view_from_arg(ho_view_type, &arg, obj);
 }
 
-static int has(ho_PyObject *obj, const char *name)
+static int has(ho_PyObject *obj, ho_PyObject *name)
 {
-	ho_PyObject *v = ho_py.PyObject_GetAttrString(obj, name);
+	ho_PyObject *v = ho_py.PyObject_GetAttr(obj, name);
 	if (v == NULL)
 		ho_py.PyErr_Clear();
 	ho_xdecref(v);
@@ -142,9 +142,9 @@ static ho_PyObject *view_of_any(ho_PyObject *obj, int mode, const ho_stream_ref 
 	/* On a GPU DLPack goes before the CUDA array interface: it knows the device (R292). */
 	if (ho_speaks_dlpack(obj))
 		return view_of_dlpack(obj, mode, on, lenient);
-	if (has(obj, "__cuda_array_interface__"))
+	if (has(obj, ho_names.cuda_array_interface))
 		return (ho_PyObject *)ho_view_of_cuda_interface(obj, mode, on);
-	if (has(obj, "__array_interface__"))
+	if (has(obj, ho_names.array_interface))
 		return view_of_interface(obj);
 	if (ho_py.PyObject_CheckBuffer(obj))
 		return view_of_buffer(obj);
@@ -257,7 +257,12 @@ static ho_PyObject *from_buffer(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 		ho_raise(HO_E_LAYOUT, 0, op, "the buffer is not contiguous");
 		return NULL;
 	}
-	have = ho_count(arg.ndim, arg.shape) * ho_dtype_bytes(arg.dtype);
+	have = ho_count(arg.ndim, arg.shape);
+	int64_t bits = (int64_t)arg.dtype.bits * arg.dtype.lanes;
+	if (bits % 8 == 0 || arg.flags & HO_ARG_PADDED)
+		have *= ho_dtype_bytes(arg.dtype);
+	else
+		have = have / 8 * bits + (have % 8 * bits + 7) / 8; /* packed (B088) */
 	if (lo < 0) {
 		ho_arg_done(&arg);
 		ho_raise(HO_X_VALUE, 0, op, "the layout begins %lld bytes before the buffer", -(long long)lo);
@@ -360,7 +365,7 @@ static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_
 		int64_t lo, hi, old_lo, old_hi;
 		if (take_layout(a[0], shape, strides, &ndim) != 0)
 			return NULL;
-		/* The new layout stays within the bytes that the old one reaches. */
+		/* The new layout stays within the elements that the old one reaches. */
 		DLTensor t = v->t;
 		t.ndim = ndim;
 		t.shape = shape;
@@ -372,10 +377,11 @@ static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_
 			ho_raise(HO_X_VALUE, rule, "view", "layout: %s", ho_error_text(code));
 			return NULL;
 		}
-		ho_span(ndim, shape, strides, v->itemsize, &lo, &hi);
-		ho_span(v->t.ndim, v->t.shape, v->t.strides, v->itemsize, &old_lo, &old_hi);
+		/* In elements: of packed ones the rounded bytes may not fit in 64 bits. */
+		ho_span(ndim, shape, strides, 1, &lo, &hi);
+		ho_span(v->t.ndim, v->t.shape, v->t.strides, 1, &old_lo, &old_hi);
 		if (hi > lo && (lo < old_lo || hi > old_hi)) {
-			ho_raise(HO_X_VALUE, 0, "view", "the layout reaches bytes %lld to %lld, the view has %lld to %lld",
+			ho_raise(HO_X_VALUE, 0, "view", "the layout reaches elements %lld to %lld, the view has %lld to %lld",
 			         (long long)lo, (long long)hi, (long long)old_lo, (long long)old_hi);
 			return NULL;
 		}

@@ -278,12 +278,20 @@ typedef struct parser {
 	const ho_ext_function *fn;
 	ho_ext_frame *frame;
 	uint32_t extra; /* next free value behind those of the parameters */
+	ho_stream_value stream; /* of the call; handle 0: none */
 } parser;
+
+static inline int consume(parser *ps, const ho_ext_param *p, ho_PyObject *o, ho_arg *a)
+{
+	unsigned want = p->flags & HO_EXT_WRITABLE ? HO_WANT_WRITABLE : 0;
+
+	return ps->stream.handle != 0 ? ho_consume_on(o, want, ps->stream.handle, a) : ho_consume(o, want, a);
+}
 
 static int parse_array(parser *ps, const ho_ext_param *p, ho_PyObject *o, ho_ext_value *v)
 {
 	ho_arg *a = &ps->frame->arrays[ps->frame->narrays];
-	if (ho_consume(o, p->flags & HO_EXT_WRITABLE ? HO_WANT_WRITABLE : 0, a) < 0)
+	if (consume(ps, p, o, a) < 0)
 		return -1;
 	if (p->kind != HO_EXT_VIEW && check_slice(p, a, v) < 0) {
 		ho_arg_done(a);
@@ -299,7 +307,7 @@ static int parse_array(parser *ps, const ho_ext_param *p, ho_PyObject *o, ho_ext
 static int parse_view(parser *ps, const ho_ext_param *p, ho_PyObject *o, ho_ext_value *v)
 {
 	uint32_t n = ps->frame->narrays;
-	if (ho_consume(o, p->flags & HO_EXT_WRITABLE ? HO_WANT_WRITABLE : 0, &ps->frame->arrays[n]) < 0)
+	if (consume(ps, p, o, &ps->frame->arrays[n]) < 0)
 		return -1;
 	v->tag = HO_EXT_VIEW;
 	v->n = n;
@@ -487,18 +495,30 @@ static int parse_all(parser *ps, ho_PyObject *const *given, ho_PyObject *const *
 	return 0;
 }
 
-/* Orders the arrays on the stream of the call. */
-static int order_arrays(const ho_ext_function *fn, ho_ext_frame *f, ho_PyObject *const *given)
+/* Reads the stream of the call, before the arrays: their producers may have to
+ * be told. */
+static int read_stream(parser *ps, ho_PyObject *const *given)
 {
-	const ho_ext_param *p = &fn->params[fn->stream - 1];
+	const ho_ext_function *fn = ps->fn;
+	ho_PyObject *o = given[fn->stream - 1];
+
+	if (o == NULL || o == HO_NONE || ho_stream_read(o, &ps->stream) == 0)
+		return 0;
+	return blame(fn, &fn->params[fn->stream - 1]);
+}
+
+/* Orders the arrays on the stream of the call. */
+static int order_arrays(parser *ps, ho_PyObject *const *given)
+{
+	const ho_ext_function *fn = ps->fn;
+	ho_ext_frame *f = ps->frame;
 	ho_ext_value *v = &f->values[fn->stream - 1];
-	ho_stream_value s;
 	ho_PyObject *o = v->tag == HO_EXT_NONE ? NULL : given[fn->stream - 1];
 
-	if (ho_args_on_stream(o, f->arrays, f->narrays, &s) < 0)
-		return blame(fn, p);
+	if (ho_args_on_stream(o, f->arrays, f->narrays, &ps->stream) < 0)
+		return blame(fn, &fn->params[fn->stream - 1]);
 	if (o != NULL)
-		*v = (ho_ext_value){ HO_EXT_STREAM, (uint32_t)s.device, s.handle, s.ctx };
+		*v = (ho_ext_value){ HO_EXT_STREAM, (uint32_t)ps->stream.device, ps->stream.handle, ps->stream.ctx };
 	return 0;
 }
 
@@ -664,10 +684,11 @@ static ho_PyObject *cross(const ho_ext_function *fn, ho_ext_frame *f)
 static ho_PyObject *parse_and_cross(const ho_ext_function *fn, ho_ext_frame *f, ho_PyObject *const *given,
 	ho_PyObject *const *rest, ho_ssize nrest)
 {
-	parser ps = { fn, f, fn->nparams };
+	parser ps = { fn, f, fn->nparams, { 0 } };
 	ho_PyObject *result = NULL;
 	f->narrays = 0;
-	if (parse_all(&ps, given, rest, nrest) == 0 && (fn->stream == 0 || order_arrays(fn, f, given) == 0))
+	if ((fn->stream == 0 || read_stream(&ps, given) == 0) && parse_all(&ps, given, rest, nrest) == 0 &&
+		(fn->stream == 0 || order_arrays(&ps, given) == 0))
 		result = cross(fn, f);
 	if (f->narrays)
 		ho_args_done(f->arrays, f->narrays);

@@ -39,7 +39,7 @@ b.sync()
     )
 
 
-def test_arrays_by_dlpack_method(run: Any) -> None:
+def test_arrays_by_the_protocols(run: Any) -> None:
     run(
         PROLOGUE
         + """
@@ -52,8 +52,17 @@ class Producer:
 key = _core._gate(a)
 p = Producer()
 testmod.on_stream(p, stream=b)
-assert p.kw["stream"] == 1
-assert not b.is_done, "by way of the legacy default stream"
+assert p.kw["stream"] == b.handle, "the producer is told the stream, and orders the data on it"
+assert not b.is_done
+_core._gate_open(key)
+b.sync()
+class Interface:
+    @property
+    def __cuda_array_interface__(self):
+        return view().__cuda_array_interface__
+key = _core._gate(a)
+testmod.on_stream(Interface(), stream=b)
+assert not b.is_done, "the interface names the stream"
 _core._gate_open(key)
 b.sync()
 """,

@@ -8,7 +8,7 @@ import pytest
 from gpuhelp import library, read
 
 import handoff
-from handoff import StreamView, StridedMemoryView
+from handoff import StreamView, StridedMemoryView, _core
 
 cp = library("cupy")
 
@@ -99,15 +99,22 @@ LAYOUTS = {
 @pytest.mark.parametrize("how", HOW)
 def test_layouts(how: str, layout: str, stream: Any) -> None:
     a = LAYOUTS[layout](cp.arange(24, dtype="i4").reshape(4, 6))
-    if layout == "reversed" and how != "from_cuda_array_interface":
-        # R034, R053: CuPy's DLPack strides of a reversed array are no negative numbers. Refused, not misread.
-        with pytest.raises(handoff.LayoutError, match="R034"):
-            getattr(StridedMemoryView, how)(a, stream)
-        return
     v = getattr(StridedMemoryView, how)(a, stream)
     assert v.shape == a.shape
     assert v.strides is None or v.strides == tuple(s // 4 for s in a.strides)
     assert read(v, stream) == a.tolist()
+
+
+def test_arrays_are_read_by_their_attributes(stream: Any) -> None:
+    StridedMemoryView.from_dlpack(cp.arange(4), stream)
+    assert _core._stats()["cupy_direct"] == 1
+
+
+def test_reversed_by_dlpack(raises: Any) -> None:
+    # R034, R053: CuPy's DLPack strides of a reversed array are no negative numbers. Refused, not misread.
+    capsule = cp.arange(24, dtype="i4").reshape(4, 6)[::-1, ::-1].__dlpack__(max_version=(1, 0))
+    with raises(handoff.LayoutError, "R034"):
+        StridedMemoryView.from_dlpack(capsule, -1)
 
 
 def test_consumes_ours(stream: Any) -> None:
