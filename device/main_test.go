@@ -131,5 +131,12 @@ func child(mode string) int {
 		fmt.Println("faults: ok")
 		return 0
 	}
+	if mode == "event" {
+		if err := eventChild(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
 	return 2
 }

@@ -36,6 +36,7 @@ func TestSpeed(t *testing.T) {
 	order := func(n int) (time.Duration, bool) { return cloop.Order(a.Handle(), b.Handle(), n) }
 	alloc := func(n int) (time.Duration, bool) { return cloop.AllocFree(a.Handle(), 1024, n) }
 	attrs := func(n int) (time.Duration, bool) { return cloop.Attributes(buf.Ptr(), n) }
+	all := func(n int) (time.Duration, bool) { return cloop.AllAttributes(buf.Ptr(), n) }
 	for _, c := range []struct {
 		name string
 		goal float64
@@ -55,10 +56,14 @@ func TestSpeed(t *testing.T) {
 			p, err := pool.Allocate(1024, a)
 			return err == nil && pool.Deallocate(p, 1024, a) == nil
 		}, alloc},
-		{"pointer attributes", 1.8, func() bool {
+		{"pointer attributes, three", 1.8, func() bool {
 			_, res := drv.PointerKind(buf.Ptr())
 			return res == driver.Success
 		}, attrs},
+		{"pointer attributes, all ten", 1.8, func() bool {
+			_, res := drv.PointerInfo(buf.Ptr())
+			return res == driver.Success
+		}, all},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			restore, err := d.SetCurrent() // as it is for the loop in C, on the thread of this test

@@ -57,22 +57,38 @@ int64_t ho_cloop_alloc(uintptr_t s, uintptr_t bytes, int n)
 	return bad ? -1 : took;
 }
 
-int64_t ho_cloop_attributes(uint64_t ptr, int n)
+/* Asks for count attributes of an address, in one call, n times. */
+static int64_t attributes(uint64_t ptr, unsigned count, int *kinds, int n)
 {
 	int (*ask)(unsigned, int *, void **, uint64_t) =
 		(int (*)(unsigned, int *, void **, uint64_t))symbol("cuPointerGetAttributes");
-	int kinds[3] = {2, 8, 9}; /* memory type, is managed, device ordinal */
-	uint32_t type;
-	uint32_t managed;
-	int32_t device;
-	void *out[3] = {&type, &managed, &device};
+	uint64_t room[16];
+	void *out[16];
 	int bad = 0;
 
-	if (ask == NULL)
+	if (ask == NULL || count > 16)
 		return -1;
+	for (unsigned i = 0; i < count; i++)
+		out[i] = &room[i];
 	int64_t begin = now();
 	for (int i = 0; i < n; i++)
-		bad |= ask(3, kinds, out, ptr);
+		bad |= ask(count, kinds, out, ptr);
 	int64_t took = now() - begin;
 	return bad ? -1 : took;
+}
+
+int64_t ho_cloop_attributes(uint64_t ptr, int n)
+{
+	int kinds[] = {2, 8, 9}; /* memory type, is managed, device ordinal */
+
+	return attributes(ptr, 3, kinds, n);
+}
+
+int64_t ho_cloop_all_attributes(uint64_t ptr, int n)
+{
+	/* And context, device and host pointer, range, buffer id, pool: those of
+	 * Driver.PointerInfo, in its order. */
+	int kinds[] = {2, 8, 9, 1, 3, 4, 11, 12, 7, 17};
+
+	return attributes(ptr, 10, kinds, n);
 }

@@ -31,4 +31,9 @@ func Attributes(p driver.DevicePtr, n int) (d time.Duration, ok bool) {
 	return result(C.ho_cloop_attributes(C.uint64_t(p), C.int(n)))
 }
 
+// AllAttributes asks n times what [driver.Driver.PointerInfo] asks.
+func AllAttributes(p driver.DevicePtr, n int) (d time.Duration, ok bool) {
+	return result(C.ho_cloop_all_attributes(C.uint64_t(p), C.int(n)))
+}
+
 func result(ns C.int64_t) (time.Duration, bool) { return time.Duration(ns), ns >= 0 }

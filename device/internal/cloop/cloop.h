@@ -11,3 +11,5 @@ int64_t ho_cloop_order(uintptr_t a, uintptr_t b, int n);
 int64_t ho_cloop_alloc(uintptr_t s, uintptr_t bytes, int n);
 /* Asks for memory type, managed and device of an address in one call. */
 int64_t ho_cloop_attributes(uint64_t ptr, int n);
+/* Asks for ten attributes in one call. */
+int64_t ho_cloop_all_attributes(uint64_t ptr, int n);

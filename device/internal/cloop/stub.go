@@ -17,3 +17,6 @@ func AllocFree(driver.StreamHandle, uintptr, int) (d time.Duration, ok bool) { r
 
 // Attributes says that there is no driver.
 func Attributes(driver.DevicePtr, int) (d time.Duration, ok bool) { return 0, false }
+
+// AllAttributes says that there is no driver.
+func AllAttributes(driver.DevicePtr, int) (d time.Duration, ok bool) { return 0, false }
