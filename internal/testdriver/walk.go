@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -39,6 +40,9 @@ type Operation struct {
 	// Max ends the walk of an operation that asks over and over until work is done, so that the
 	// number of its calls is not fixed: the calls before that come first. 0 is no end.
 	Max int
+	// Brief walks with no context current and with two of the codes only: for operations of many
+	// calls.
+	Brief bool
 	// MakesGood are entry points whose failure need not be an error: the operation does
 	// without, or does it in another way.
 	MakesGood []string
@@ -52,9 +56,11 @@ type Operation struct {
 type Walk struct {
 	// Operations are what is walked, in this order.
 	Operations []Operation
-	// Exempt are public functions that make no driver call, or none of their own, with the
-	// reason. A name may end in a star.
+	// Exempt are public functions that make no driver call, or none of their own: the reason,
+	// and the names with spaces between them. A name may end in a star.
 	Exempt map[string]string
+	// Setup runs before anything fails. It may be nil.
+	Setup func() error
 	// Typed says what is wrong with the error of an operation whose driver call failed with a
 	// code, or nil.
 	Typed func(err error, code driver.Result) error
@@ -94,7 +100,8 @@ type walker struct {
 	d       *driver.Driver
 	runs    int
 	failed  int
-	seen    map[string]bool
+	seen    map[string]bool // operation and entry point
+	apis    map[string]bool
 	good    map[string]int
 	problem []string
 	told    map[string]bool
@@ -105,7 +112,7 @@ type walker struct {
 func (w *Walk) Run(t *testing.T) {
 	t.Helper()
 	w.complete(t)
-	x := &walker{Walk: w, d: Open(t), seen: map[string]bool{}, good: map[string]int{}, told: map[string]bool{}}
+	x := &walker{Walk: w, d: Open(t), seen: map[string]bool{}, apis: map[string]bool{}, good: map[string]int{}, told: map[string]bool{}}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	bystander, res := x.d.ContextNew(0, 0)
@@ -113,22 +120,31 @@ func (w *Walk) Run(t *testing.T) {
 	defer func() { require.NoError(t, x.d.CtxDestroy(bystander).Err()) }()
 	_, res = x.d.ContextSwap(0)
 	require.NoError(t, res.Err())
+	if w.Setup != nil {
+		require.NoError(t, w.Setup())
+	}
 	for _, op := range w.Operations {
 		if op.Once {
 			x.once(t, op)
 		}
 	}
 	for _, op := range w.Operations {
-		if op.Once {
+		if only := os.Getenv(WalkEnv); op.Once || only != "1" && !strings.Contains(op.Name, only) {
 			continue
 		}
 		start, runs := time.Now(), x.runs
 		for _, current := range []driver.ContextHandle{0, bystander} {
+			if op.Brief && current != 0 {
+				continue
+			}
 			_, res := x.d.ContextSwap(current)
 			require.NoError(t, res.Err())
 			for _, m := range walkModes {
-				x.walk(t, op, m.code, m.sticky)
+				if !op.Brief || m.code == driver.ErrorOutOfMemory || m.sticky {
+					x.walk(t, op, m.code, m.sticky)
+				}
 			}
+			x.after(t, op)
 		}
 		_, res := x.d.ContextSwap(0)
 		require.NoError(t, res.Err())
@@ -137,7 +153,7 @@ func (w *Walk) Run(t *testing.T) {
 		}
 	}
 	fmt.Printf("fault walk: %d operations, %d runs, %d calls failed, %d entry points, made good: %v\n",
-		len(w.Operations), x.runs, x.failed, len(x.seen), x.good)
+		len(w.Operations), x.runs, x.failed, len(x.apis), x.good)
 	for _, p := range x.problem {
 		t.Error(p)
 	}
@@ -178,6 +194,18 @@ func (x *walker) walk(t *testing.T, op Operation, code driver.Result, sticky boo
 	t.Errorf("%s never ends", op.Name)
 }
 
+// after lets what gives something back tell of older work, once it is done.
+func (x *walker) after(t *testing.T, op Operation) {
+	t.Helper()
+	for _, api := range slices.Sorted(maps.Keys(givers)) {
+		for n := 1; x.seen[op.Name+api] && n <= 20; n++ {
+			if !x.step(op, soft.Fault{API: api, Nth: n, Code: driver.ErrorLaunchFailed, After: true}) {
+				break
+			}
+		}
+	}
+}
+
 // fail notes a problem, the first of its kind only.
 func (x *walker) fail(format string, args ...any) {
 	kind := fmt.Sprint(x.doing, format, len(args))
@@ -206,7 +234,9 @@ func (x *walker) step(op Operation, f soft.Fault) bool {
 		return false
 	}
 	err = x.do(op, name)
-	late := x.settle() // deferred work may meet the fault too
+	if late := x.settle(); late != nil { // deferred work may meet the fault too
+		err = errors.Join(err, late, x.settle())
+	}
 	in.Remove()
 	x.runs++
 	api := in.First()
@@ -217,12 +247,9 @@ func (x *walker) step(op Operation, f soft.Fault) bool {
 		return false
 	}
 	x.failed++
-	x.seen[api] = true
+	x.seen[op.Name+api], x.apis[api] = true, true
 	name += " in " + api
 	x.doing = op.Name + api
-	if late != nil {
-		x.fail("%s: settling: %v", name, late)
-	}
 	if err != nil {
 		if bad := x.Typed(err, f.Code); bad != nil {
 			x.fail("%s: %v (error %T: %v)", name, bad, err, err)
@@ -235,9 +262,6 @@ func (x *walker) step(op Operation, f soft.Fault) bool {
 		if err := x.clean(op); err != nil {
 			x.fail("%s: the next time: %v", name, err)
 		}
-	}
-	if givers[api] != "" && f.Code == driver.ErrorOutOfMemory && !op.Once {
-		x.step(op, soft.Fault{Nth: f.Nth, Code: driver.ErrorLaunchFailed, After: true}) // it tells of older work
 	}
 	return true
 }
@@ -332,7 +356,7 @@ func (x *walker) compare(op Operation, name, api string, f soft.Fault, before, a
 		field := a.Type().Field(i).Name
 		more := b.Field(i).Int() - a.Field(i).Int()
 		if more == 0 || more == 1 && (field == kept || field == "Allocations" && slices.Contains(op.Keeps, api)) ||
-			op.Once && field == "Contexts" {
+			op.Once && (field == "Contexts" || field == "Libraries") { // kept
 			continue
 		}
 		x.fail("%s: the driver has %+d %s", name, more, field)
@@ -353,19 +377,24 @@ func (w *Walk) complete(t *testing.T) {
 			covered[name] = true
 		}
 	}
-	used := map[string]bool{}
+	exempt := map[string]bool{} // and whether there is such a function
+	for _, names := range w.Exempt {
+		for _, name := range strings.Fields(names) {
+			exempt[name] = false
+		}
+	}
 	for _, name := range publicFunctions(t) {
-		reason := ""
-		for pattern := range w.Exempt {
+		free, whole := false, false
+		for pattern := range exempt {
 			prefix, star := strings.CutSuffix(pattern, "*")
 			if pattern == name || star && strings.HasPrefix(name, prefix) {
-				reason, used[pattern] = pattern, true
+				free, whole, exempt[pattern] = true, whole || !star, true
 			}
 		}
 		switch {
-		case covered[name] && w.Exempt[name] != "":
+		case covered[name] && whole:
 			t.Errorf("%s is walked and exempt", name)
-		case !covered[name] && reason == "":
+		case !covered[name] && !free:
 			t.Errorf("%s is public and not walked: add an operation, or exempt it with the reason", name)
 		}
 		delete(covered, name)
@@ -373,8 +402,8 @@ func (w *Walk) complete(t *testing.T) {
 	for name := range covered {
 		t.Errorf("%s is walked, but is no public function", name)
 	}
-	for pattern := range w.Exempt {
-		if !used[pattern] {
+	for pattern, used := range exempt {
+		if !used {
 			t.Errorf("%s is exempt, but there is no such function", pattern)
 		}
 	}
@@ -431,7 +460,8 @@ func receiver(x ast.Expr) string {
 	return ""
 }
 
-// WalkEnv marks the process of a walk: the answers that a process keeps have to be unknown yet.
+// WalkEnv marks the process of a walk: the answers that a process keeps have to be unknown yet. Its
+// value is 1, or a part of the names of the operations to walk.
 const WalkEnv = "HANDOFF_FAULT_WALK"
 
 // InProcess runs the calling test in a process of its own and prints what it said. It returns true
