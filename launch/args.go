@@ -140,26 +140,57 @@ func BFloat16(x float32) Number {
 // Span is a view as a kernel can take it by value: address, extents and
 // strides. See [MDSpan].
 type Span struct {
-	view memview.StridedMemoryView
-	rank int
-	wide bool
+	view  memview.StridedMemoryView
+	rank  int
+	wide  bool
+	right bool
 }
 
-// MDSpan is a view as a parameter of this type, which is what a
-// cuda::std::mdspan of any strides is made of:
+// MDSpan is a view as a parameter of this type:
+//
+//	cuda::std::mdspan<T, cuda::std::dextents<long long, rank>, cuda::std::layout_stride>
+//
+// which in memory is
 //
 //	template <typename T, int rank> struct span {
 //		T *data;
 //		long long extent[rank], stride[rank]; // strides in elements
 //	};
 //
-// rank is that of the parameter; a view of another one is an error of the
-// launch.
+// Tests compare the two with NVIDIA's headers (CCCL 3). rank is that of the
+// parameter; a view of another one is an error of the launch. Strides are
+// passed as they are, also those of 0 or less, which only the plain struct can
+// be used with: layout_stride has none.
 func MDSpan(v memview.StridedMemoryView, rank int) Span { return Span{view: v, rank: rank, wide: true} }
 
 // MDSpan32 is [MDSpan] with extents and strides of type int, which kernels
 // compute with faster. A number that does not fit is an error of the launch.
 func MDSpan32(v memview.StridedMemoryView, rank int) Span { return Span{view: v, rank: rank} }
+
+// Right is the span for a parameter of cuda::std::layout_right, the layout of a
+// cuda::std::mdspan that names none: address and extents, of a view in C order
+// without gaps. Any other is an error of the launch.
+func (s Span) Right() Span {
+	s.right = true
+	return s
+}
+
+// bytes is the size of the parameter.
+func (s *Span) bytes() int {
+	n := s.word() * s.rank
+	if !s.right {
+		n *= 2
+	}
+	return (8 + n + 7) &^ 7
+}
+
+// word is the size of an extent.
+func (s *Span) word() int {
+	if s.wide {
+		return 8
+	}
+	return 4
+}
 
 // place says where the memory of an argument is.
 type place struct {
@@ -591,32 +622,34 @@ func (b *block) setSpan(i int, x *Span) (at place, m *misfit) {
 	if n := v.NDim(); n != x.rank {
 		return at, &misfit{detail: fmt.Sprintf("a view of %s for a span of %d", axes(n), x.rank), err: dlpack.ErrLayout}
 	}
+	if x.right && !v.ContiguousC() {
+		return at, &misfit{detail: "a view that is not in C order without gaps, for a span of layout_right", err: dlpack.ErrLayout}
+	}
 	addr, dev, m := viewAddress(v)
 	if m != nil {
 		return at, m
 	}
-	word := 4
-	if x.wide {
-		word = 8
-	}
-	s := b.slot(i, 8+2*word*x.rank, 8)
+	s := b.slot(i, x.bytes(), 8)
 	if s == nil {
-		return at, b.wrong(i, 8+2*word*x.rank, "a span of "+axes(x.rank))
+		return at, b.wrong(i, x.bytes(), "a span of "+axes(x.rank))
 	}
+	clear(s) // what fills it up
 	binary.NativeEndian.PutUint64(s, uint64(addr))
+	word := x.word()
 	extents, strides := s[8:8+word*x.rank], s[8+word*x.rank:]
+	put := func(to []byte, d int, n int64) bool {
+		if x.wide {
+			binary.NativeEndian.PutUint64(to[8*d:], uint64(n))
+			return true
+		}
+		binary.NativeEndian.PutUint32(to[4*d:], uint32(n))
+		return int64(int32(n)) == n
+	}
 	for d := range x.rank {
 		n, stride := v.Dim(d), v.Stride(d)
-		if x.wide {
-			binary.NativeEndian.PutUint64(extents[8*d:], uint64(n))
-			binary.NativeEndian.PutUint64(strides[8*d:], uint64(stride))
-			continue
-		}
-		if int64(int32(n)) != n || int64(int32(stride)) != stride {
+		if !put(extents, d, n) || !x.right && !put(strides, d, stride) {
 			return at, &misfit{detail: fmt.Sprintf("extent %d or stride %d of axis %d does not fit an int32: use MDSpan", n, stride, d), err: dlpack.ErrOverflow}
 		}
-		binary.NativeEndian.PutUint32(extents[4*d:], uint32(n))
-		binary.NativeEndian.PutUint32(strides[4*d:], uint32(stride))
 	}
 	return place{dev: dev}, nil
 }
