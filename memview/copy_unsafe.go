@@ -94,8 +94,7 @@ func runCopy[T any](p *copyPlan, d, s unsafe.Pointer) {
 	}
 	last := n - 1
 	if p.dst[last] == p.item && p.src[last] == p.item {
-		rows := p.shape[last] * p.item
-		p.outer(last, -1, func(do, so int64) { moveBytes(d, s, do, so, rows) })
+		p.runRows(d, s)
 		return
 	}
 	// The axis that src walks in the smallest steps, if it is another one,
@@ -165,6 +164,66 @@ func (p *copyPlan) outer(a, b int, f func(do, so int64)) {
 	}
 }
 
+// shortRow is the length in bytes up to which rows are copied in line: a call
+// of memmove for each takes longer than the row.
+const shortRow = 128
+
+// runRows runs a plan whose last axis is dense on both sides.
+func (p *copyPlan) runRows(d, s unsafe.Pointer) {
+	last := p.n - 1
+	run := p.shape[last] * p.item
+	if run > shortRow || p.n == 1 || !unalignedOK {
+		p.outer(last, -1, func(do, so int64) { moveBytes(d, s, do, so, run) })
+		return
+	}
+	// Along the longest of the other axes, so that the loop is entered seldom.
+	long := last - 1
+	for i := range last {
+		if p.shape[i] > p.shape[long] {
+			long = i
+		}
+	}
+	n, ds, ss := p.shape[long], p.dst[long], p.src[long]
+	p.outer(last, long, func(do, so int64) { copyRows(d, s, do, so, n, run, ds, ss) })
+}
+
+// copyRows copies n rows of run bytes, 1 to shortRow, by words that overlap at
+// the end of the row where its length is none of theirs.
+func copyRows(d, s unsafe.Pointer, do, so, n, run, ds, ss int64) {
+	switch {
+	case run == 32:
+		copyStrided[[4]uint64](d, s, do, so, n, ds, ss)
+	case run == 64:
+		copyStrided[[8]uint64](d, s, do, so, n, ds, ss)
+	case run >= 16:
+		copyRowsOf[[2]uint64](d, s, do, so, n, run, ds, ss)
+	case run >= 8:
+		copyRowsOf[uint64](d, s, do, so, n, run, ds, ss)
+	case run >= 4:
+		copyRowsOf[uint32](d, s, do, so, n, run, ds, ss)
+	case run >= 2:
+		copyRowsOf[uint16](d, s, do, so, n, run, ds, ss)
+	default:
+		copyStrided[uint8](d, s, do, so, n, ds, ss)
+	}
+}
+
+// copyRowsOf copies rows of at least one word T.
+func copyRowsOf[T any](d, s unsafe.Pointer, do, so, n, run, ds, ss int64) {
+	var word T
+	size := int64(unsafe.Sizeof(word))
+	end := run - size
+	for ; n > 0; n-- {
+		for at := int64(0); at < end; at += size {
+			// SAFETY: inside of a row of both views, here and below.
+			*(*T)(unsafe.Add(d, do+at)) = *(*T)(unsafe.Add(s, so+at))
+		}
+		*(*T)(unsafe.Add(d, do+end)) = *(*T)(unsafe.Add(s, so+end))
+		do += ds
+		so += ss
+	}
+}
+
 func moveBytes(d, s unsafe.Pointer, do, so, n int64) {
 	// SAFETY: a dense run of n bytes within both views.
 	copy(unsafe.Slice((*byte)(unsafe.Add(d, do)), n), unsafe.Slice((*byte)(unsafe.Add(s, so)), n))
@@ -214,8 +273,7 @@ func runCopyBytes(p *copyPlan, d, s unsafe.Pointer) {
 	}
 	last := p.n - 1
 	if p.dst[last] == p.item && p.src[last] == p.item {
-		rows := p.shape[last] * p.item
-		p.outer(last, -1, func(do, so int64) { moveBytes(d, s, do, so, rows) })
+		p.runRows(d, s)
 		return
 	}
 	count, ds, ss := p.shape[last], p.dst[last], p.src[last]
