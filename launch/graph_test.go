@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -11,8 +12,11 @@ import (
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/device/soft"
 	"github.com/go-handoff/handoff/internal/testdriver"
 	"github.com/go-handoff/handoff/launch"
+	"github.com/go-handoff/handoff/launch/internal/testlib"
+	"github.com/go-handoff/handoff/pathfinder"
 )
 
 // nothingHeld checks that graphs of a test gave everything back.
@@ -454,6 +458,95 @@ func TestConditions(t *testing.T) {
 			require.Equal(t, c.want, download[int32](t, s, out))
 		})
 	}
+}
+
+// countdownSource sets a condition from the device, which the device runtime
+// does: a library to link with.
+const countdownSource = `
+extern "C" __device__ void cudaGraphSetConditional(unsigned long long condition, unsigned int value);
+extern "C" __global__ void countdown(unsigned long long condition, int *n) { cudaGraphSetConditional(condition, --*n > 0); }
+`
+
+// softCountdown registers the same with the software device.
+var softCountdown = sync.OnceValue(func() error {
+	return soft.RegisterKernel("countdown", []soft.ParamInfo{soft.Int64, soft.Ptr}, func(l *soft.Launch) {
+		n := soft.Slice[int32](l, l.Ptr(1), 1)
+		n[0]--
+		l.SetCondition(l.Uint64(0), uint32(max(n[0], 0)))
+	})
+})
+
+// countdown returns a kernel that takes one off a number and sets a condition
+// to whether anything is left.
+func countdown(t *testing.T, s *device.Stream) *launch.Kernel {
+	t.Helper()
+	code := countdownCode(t, s.Device())
+	k, err := code.Kernel("countdown")
+	require.NoError(t, err)
+	closeLater(t, k)
+	return k
+}
+
+func countdownCode(t *testing.T, dev *device.Device) *launch.ObjectCode {
+	t.Helper()
+	if !testdriver.Real() {
+		require.NoError(t, softCountdown())
+		c, err := launch.NewObjectCode(soft.Image("countdown"), nil)
+		require.NoError(t, err)
+		closeLater(t, c)
+		return c
+	}
+	arch, err := dev.Arch()
+	require.NoError(t, err)
+	return linkedWithDeviceRuntime(t, arch)
+}
+
+func linkedWithDeviceRuntime(t *testing.T, arch string) *launch.ObjectCode {
+	t.Helper()
+	at, err := pathfinder.Default().Static("cudadevrt")
+	testlib.Need(t, "the device runtime", err)
+	runtime, err := launch.ReadObjectCode(at.Path, nil)
+	require.NoError(t, err)
+	require.Equal(t, launch.FormatLibrary, runtime.Format())
+	o := launch.ProgramOptions{RelocatableDeviceCode: launch.ToggleOn, Arch: "sm_" + arch}
+	c, err := linker(t, launch.LinkerOptions{Arch: "sm_" + arch}).Link(launch.FormatCubin, compile(t, countdownSource, launch.FormatCubin, o), runtime)
+	require.NoError(t, err)
+	closeLater(t, c)
+	return c
+}
+
+// TestDeviceRuntime links with the device runtime on any machine.
+func TestDeviceRuntime(t *testing.T) {
+	params, err := linkedWithDeviceRuntime(t, "90").ParamInfo("countdown")
+	require.NoError(t, err)
+	require.Equal(t, []launch.ParamInfo{{Offset: 0, Size: 8}, {Offset: 8, Size: 8}}, params)
+}
+
+// TestWhile runs a body as often as a number on the device says.
+func TestWhile(t *testing.T) {
+	nothingHeld(t)
+	s := newStream(t, 0)
+	k, add := countdown(t, s), kernel(t, "add")
+	n, out := upload(t, s, int32(5)), upload(t, s, int32(0))
+	g := newGraph(t, s)
+	c, err := g.Condition(1, true)
+	require.NoError(t, err)
+	loop, body, err := g.While(c)
+	require.NoError(t, err)
+	kind, err := loop.Kind()
+	require.NoError(t, err)
+	require.Equal(t, launch.KindConditional, kind)
+	do := must(t)
+	first := do(body.Launch(one, add, []any{out, int32(10), int64(1)}))
+	do(body.Launch(one, k, []any{c, n}, first))
+	do(g.Launch(one, add, []any{out, int32(1), int64(1)}, loop))
+	x := instantiate(t, g)
+	require.NoError(t, x.Launch(s))
+	require.Equal(t, []int32{51}, download[int32](t, s, out))
+	require.Equal(t, []int32{0}, download[int32](t, s, n))
+	require.NoError(t, x.Launch(s), "the condition is what it was at first: one round")
+	require.Equal(t, []int32{62}, download[int32](t, s, out))
+	require.Equal(t, []int32{-1}, download[int32](t, s, n))
 }
 
 func TestCapture(t *testing.T) {
