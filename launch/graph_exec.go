@@ -136,7 +136,7 @@ func (g *Graph) instantiateDetail(p *driver.GraphInstantiateParams) string {
 }
 
 // Close destroys the executable graph, after the launches that are queued; the
-// host does not wait. It may be called twice.
+// host does not wait, unless there is no memory for an event. It may be called twice.
 func (x *GraphExec) Close() error {
 	x.cleanup.Stop()
 	return x.own.dispose()
@@ -167,8 +167,15 @@ func (o *execOwner) dispose() error {
 	}
 	var err error
 	for _, v := range busy {
-		if e := device.Defer(v, done); e != nil {
-			// No order can be made: leaking is better than to destroy what runs.
+		e := device.Defer(v, done)
+		switch {
+		case e == nil:
+		case errors.Is(e, driver.ErrSticky) || !errors.Is(e, driver.ErrCapture) && v.Synchronize() == nil:
+			// Nothing of it runs any more: the context is lost, or the host has
+			// waited, as there was no memory for an event.
+			done(nil)
+		default:
+			// Leaking is better than to destroy what runs.
 			err = errors.Join(err, fmt.Errorf("launch: destroy executable graph: kept: %w", e))
 		}
 	}
@@ -178,8 +185,13 @@ func (o *execOwner) dispose() error {
 // busy returns the streams on which a launch may still run.
 func (o *execOwner) busy() (busy []stream.StreamView) {
 	for _, v := range o.used {
-		if res := o.d.StreamPoll(v.Context(), v.Handle()); res == driver.ErrorNotReady || errors.Is(res, driver.ErrCapture) {
-			busy = append(busy, v)
+		switch res := o.d.StreamPoll(v.Context(), v.Handle()); res {
+		case driver.Success, driver.ErrorInvalidHandle, driver.ErrorInvalidContext, driver.ErrorContextIsDestroyed, driver.ErrorDeinitialized:
+			// All is done, or gone.
+		default:
+			if !res.Sticky() { // also if the question failed
+				busy = append(busy, v)
+			}
 		}
 	}
 	return busy

@@ -351,11 +351,15 @@ func (x *walker) compare(op Operation, name, api string, f soft.Fault, before, a
 	if f.Code == driver.ErrorInvalidContext && api == "cuEventRecord" {
 		kept = "Events" // one whose context is said to be gone is not touched again
 	}
+	with := ""
+	if kept == "Graphs" {
+		with = "Allocations" // the graph's
+	}
 	a, b := reflect.ValueOf(before.live), reflect.ValueOf(after.live)
 	for i := range a.NumField() {
 		field := a.Type().Field(i).Name
 		more := b.Field(i).Int() - a.Field(i).Int()
-		if more == 0 || more == 1 && (field == kept || field == "Allocations" && slices.Contains(op.Keeps, api)) ||
+		if more == 0 || more == 1 && (field == kept || field == with || field == "Allocations" && slices.Contains(op.Keeps, api)) ||
 			op.Once && (field == "Contexts" || field == "Libraries") { // kept
 			continue
 		}
