@@ -216,6 +216,10 @@ type kernelWork struct {
 func (*kernelWork) nodeType() NodeType { return NodeKernel }
 
 func (w *kernelWork) run(r *runner) Code {
+	// A node of a graph runs where its function is, which may be another device than that of
+	// the stream that the graph is launched into.
+	defer func(c *Context) { r.ctx = c }(r.ctx)
+	r.ctx = w.fn.mod.ctx
 	l := &Launch{
 		Name: w.def.name, Grid: w.cfg.Grid, Block: w.cfg.Block, Cluster: w.cfg.Cluster,
 		SharedBytes: w.cfg.Shared, Device: r.ctx.dev.ordinal, def: w.def, args: w.args, r: r,
