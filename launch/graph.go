@@ -112,6 +112,10 @@ func (h *holds) buffer(b *device.Buffer) error {
 	return h.add(b, func() error { return b.Begin("use of buffer in a graph") }, b.End)
 }
 
+func (h *holds) context(c *device.Context) error {
+	return h.add(c, func() error { return c.Begin("use of context in a graph") }, c.End)
+}
+
 func (h *holds) event(e *device.Event) error {
 	return h.add(e, func() error { return e.Begin("use of event in a graph") }, e.End)
 }

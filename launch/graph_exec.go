@@ -331,7 +331,11 @@ func (x *GraphExec) update(op string, n Node, call func(*driver.Driver, driver.G
 // and configuration are those of [Launch].
 func (x *GraphExec) SetLaunch(n Node, cfg Config, k *Kernel, args ...any) error {
 	const op = "update kernel node"
-	b, skip, err := packNode(op, x.ctx, &cfg, k, args, x.own.keep)
+	ctx, err := x.contextOf(n)
+	if err != nil {
+		return err
+	}
+	b, skip, err := packNode(op, ctx, &cfg, k, args, x.own.keep)
 	if err != nil {
 		return err
 	}
@@ -340,12 +344,22 @@ func (x *GraphExec) SetLaunch(n Node, cfg Config, k *Kernel, args ...any) error 
 	}
 	defer k.exit()
 	defer b.end()
-	p := b.nodeParams(x.ctx, &cfg, k)
+	p := b.nodeParams(ctx, &cfg, k)
 	err = x.update(op, n, func(d *driver.Driver, h driver.GraphExecHandle) driver.Result {
 		return d.GraphExecKernelNodeSetParams(h, n.h, &p)
 	})
 	runtime.KeepAlive(b)
 	return err
+}
+
+// contextOf returns the context that a kernel node runs in, which no update
+// changes. What is no kernel node is refused by the update.
+func (x *GraphExec) contextOf(n Node) (*device.Context, error) {
+	p, res := x.own.d.GraphKernelNodeGetParams(n.h)
+	if res != driver.Success || p.Ctx == 0 || p.Ctx == x.ctx.Handle() {
+		return x.ctx, nil
+	}
+	return device.WrapContext(p.Ctx)
 }
 
 // SetCopy changes what a copy node copies. The kinds of memory stay.

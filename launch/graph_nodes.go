@@ -28,8 +28,17 @@ func (g *Graph) add(op string, deps []Node, call func(d *driver.Driver, deps []d
 // Launch adds a kernel, with arguments as [Launch] takes them, that runs after
 // deps. An empty grid adds a node that does nothing.
 func (g *Graph) Launch(cfg Config, k *Kernel, args []any, deps ...Node) (Node, error) {
+	return g.LaunchIn(g.ctx, cfg, k, args, deps...)
+}
+
+// LaunchIn is [Graph.Launch] in another context than the graph's, which may be
+// of another device.
+func (g *Graph) LaunchIn(ctx *device.Context, cfg Config, k *Kernel, args []any, deps ...Node) (Node, error) {
 	const op = "add kernel node"
-	b, skip, err := packNode(op, g.ctx, &cfg, k, args, g.own.keep)
+	if ctx == nil {
+		return Node{}, invalid("%s: no context", op)
+	}
+	b, skip, err := packNode(op, ctx, &cfg, k, args, g.own.keep)
 	if err != nil {
 		return Node{}, err
 	}
@@ -39,7 +48,7 @@ func (g *Graph) Launch(cfg Config, k *Kernel, args []any, deps ...Node) (Node, e
 	defer k.exit()
 	defer b.end()
 	n, err := g.add(op+" "+k.info.name, deps, func(d *driver.Driver, deps []driver.GraphNodeHandle) (driver.GraphNodeHandle, driver.Result) {
-		p := b.nodeParams(g.ctx, &cfg, k)
+		p := b.nodeParams(ctx, &cfg, k)
 		n, res := d.GraphAddKernelNode(g.handle, deps, &p)
 		if res != driver.Success || cfg.plain() {
 			return n, res
@@ -99,6 +108,9 @@ func packNode(op string, ctx *device.Context, cfg *Config, k *Kernel, args []any
 		}
 	}
 	if err := keep.kernel(k); err != nil {
+		return nil, false, err
+	}
+	if err := keep.context(ctx); err != nil {
 		return nil, false, err
 	}
 	return packed, false, nil

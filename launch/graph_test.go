@@ -410,6 +410,58 @@ func TestGraphCopiesBetweenDevices(t *testing.T) {
 	require.Equal(t, []int32{0, 1, 2}, download[int32](t, s1, b))
 }
 
+// TestGraphOnTwoDevices builds a graph with kernels on two devices, and
+// captures one.
+func TestGraphOnTwoDevices(t *testing.T) {
+	nothingHeld(t)
+	k, s0, s1 := kernel(t, "add"), newStream(t, 0), newStream(t, 1)
+	a, b := upload[int32](t, s0, 1), upload[int32](t, s1, 100)
+	t.Run("built", func(t *testing.T) {
+		g := newGraph(t, s0)
+		do := must(t)
+		first := do(g.Launch(one, k, []any{a, int32(1), int64(1)}))
+		there := do(g.LaunchIn(s1.Context(), one, k, []any{b, int32(10), int64(1)}, first))
+		do(g.Launch(one, k, []any{a, int32(1), int64(1)}, there))
+		_, err := g.LaunchIn(s1.Context(), one, k, []any{a, int32(1), int64(1)})
+		argError(t, err, 0)
+		require.ErrorIs(t, err, launch.ErrDevice)
+		_, err = g.LaunchIn(nil, one, k, []any{a, int32(1), int64(1)})
+		require.ErrorIs(t, err, launch.ErrInvalidValue)
+		x := instantiate(t, g)
+		require.NoError(t, x.Launch(s0))
+		require.Equal(t, []int32{3}, download[int32](t, s0, a))
+		require.Equal(t, []int32{110}, download[int32](t, s1, b))
+		require.NoError(t, x.SetLaunch(there, one, k, b, int32(20), int64(1)), "in its own context")
+		argError(t, x.SetLaunch(there, one, k, a, int32(20), int64(1)), 0)
+		require.NoError(t, x.Launch(s0))
+		require.Equal(t, []int32{5}, download[int32](t, s0, a))
+		require.Equal(t, []int32{130}, download[int32](t, s1, b))
+	})
+	t.Run("captured", func(t *testing.T) {
+		g, err := launch.Record(s0, func(*launch.Capture) error {
+			if err := launch.Launch(s0, one, k, a, int32(1000), int64(1)); err != nil {
+				return err
+			}
+			if err := s1.Wait(s0); err != nil {
+				return err
+			}
+			if err := launch.Launch(s1, one, k, b, int32(1000), int64(1)); err != nil {
+				return err
+			}
+			return s0.Wait(s1)
+		})
+		require.NoError(t, err)
+		closeLater(t, g)
+		x := instantiate(t, g)
+		require.Equal(t, []int32{5}, download[int32](t, s0, a), "nothing has run")
+		for range 2 {
+			require.NoError(t, x.Launch(s0))
+		}
+		require.Equal(t, []int32{2005}, download[int32](t, s0, a))
+		require.Equal(t, []int32{2130}, download[int32](t, s1, b))
+	})
+}
+
 func TestConditions(t *testing.T) {
 	if testdriver.Open(t).Version() < 12080 {
 		t.Skip("needs a driver for CUDA 12.8")
