@@ -7,6 +7,8 @@
 
 ho_go_gpu_functions ho_go_gpu;
 
+static ho_driver *driver; /* NULL until Go has opened it */
+
 void ho_gpu_owner_unref(uintptr_t owner)
 {
 	ho_owner_unref((ho_owner *)owner);
@@ -31,11 +33,9 @@ static void add_code(int code)
 	ho_py.PyErr_Fetch(&type, &value, &trace);
 	ho_py.PyErr_NormalizeException(&type, &value, &trace);
 	if (value != NULL) {
-		ho_driver *d = ho_gpu();
-		if (d == NULL)
-			ho_py.PyErr_Clear();
-		else if (d->t.cuGetErrorName != NULL)
-			d->t.cuGetErrorName(code, &name);
+		/* Not ho_gpu(): what failed may have been opening it. */
+		if (driver != NULL && driver->t.cuGetErrorName != NULL)
+			driver->t.cuGetErrorName(code, &name);
 		if (set_attr(value, "code", ho_py.PyLong_FromLong(code)) != 0 ||
 		    (name != NULL && set_attr(value, "name", ho_py.PyUnicode_FromString(name)) != 0))
 			ho_py.PyErr_Clear();
@@ -87,8 +87,6 @@ int ho_gpu_raise(const char *op, ho_gpu_fault *f)
 }
 
 /* ---- The driver --------------------------------------------------------- */
-
-static ho_driver *driver;
 
 enum { DEVICES = 64 };
 static ho_context primary[DEVICES];

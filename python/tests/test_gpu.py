@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,31 @@ def test_no_driver(raises: object) -> None:
         assert info.value.code is None
     # What needs no driver has none.
     assert handoff.StreamView(4096).__cuda_stream__() == (0, 4096)
+
+
+def test_a_driver_that_does_not_start(tmp_path: Path) -> None:
+    """The error of opening it is told, with its code: not looked up in the driver that there is not."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    library, source = tmp_path / "libcuda.so", tmp_path / "driver.c"
+    source.write_text(
+        "int cuInit(unsigned f) { (void)f; return 999; }\n"
+        "int cuDriverGetVersion(int *v) { *v = 13000; return 0; }\n"
+        "int cuCtxGetCurrent(void **c) { *c = 0; return 0; }\n"
+        "int cuCtxPushCurrent_v2(void *c) { (void)c; return 201; }\n"
+        "int cuCtxPopCurrent_v2(void **c) { *c = 0; return 201; }\n"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=120)
+    code = (
+        "import handoff\n"
+        "try:\n    handoff.Device(0)\n"
+        "except handoff.DriverError as e:\n    print(e.code, 'cuInit' in str(e))\n"
+    )
+    p = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"HANDOFF_DRIVER": "cuda", "HANDOFF_LIBCUDA": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (p.returncode, p.stdout) == (0, "999 True\n"), p.stderr

@@ -170,6 +170,16 @@ def test_wait_for_what_is_no_stream(bad: Any, stream: Any) -> None:
         stream.wait(bad)
 
 
+def test_wait_of_and_for_a_closed_stream(device: Device, stream: Any) -> None:
+    closed = device.create_stream()
+    stream.wait(closed)
+    closed.wait(stream)
+    closed.close()
+    for wait in (lambda: stream.wait(closed), lambda: closed.wait(stream)):
+        with pytest.raises(handoff.ClosedError):
+            wait()
+
+
 def test_the_gil_is_given_up(stream: Any, gate: Any) -> None:
     with gate(stream) as open_gate:
         t = threading.Thread(target=open_gate)
