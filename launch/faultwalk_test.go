@@ -229,7 +229,7 @@ var walkedLaunches = []testdriver.Operation{
 	},
 	{
 		Name: "Graph.Launch", Covers: []string{
-			"Graph.Fill", "Graph.Copy", "Graph.Host", "Graph.RecordEvent", "Graph.WaitEvent", "Graph.Child", "Graph.Clone", "Graph.Instantiate",
+			"Graph.LaunchIn", "Graph.Fill", "Graph.Copy", "Graph.Host", "Graph.RecordEvent", "Graph.WaitEvent", "Graph.Child", "Graph.Clone", "Graph.Instantiate",
 			"GraphExec.Launch", "GraphExec.Upload", "GraphExec.Close", "GraphExec.SetLaunch", "GraphExec.SetFill", "GraphExec.SetCopy", "GraphExec.SetHost",
 			"GraphExec.SetChild", "GraphExec.SetEvent", "GraphExec.SetEnabled", "GraphExec.Enabled", "GraphExec.Update",
 		},
