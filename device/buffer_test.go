@@ -379,13 +379,19 @@ func TestAnyOrder(t *testing.T) {
 				}
 			case 3:
 				if len(streams) > 0 && len(pools) > 0 {
-					b, err := device.Allocate(rapid.SampledFrom(pools).Draw(t, "pool"), 64, rapid.SampledFrom(streams).Draw(t, "stream"))
+					s := rapid.SampledFrom(streams).Draw(t, "stream")
+					b, err := device.Allocate(rapid.SampledFrom(pools).Draw(t, "pool"), 64, s)
 					if err != nil && !errors.Is(err, device.ErrClosed) {
 						t.Fatal(err)
 					}
 					if err == nil {
 						add(b.Close)
-						if err := b.Fill8(1, rapid.SampledFrom(streams).Draw(t, "other")); err != nil && !errors.Is(err, device.ErrClosed) {
+						other := rapid.SampledFrom(streams).Draw(t, "other")
+						err := other.Wait(s)
+						if err == nil {
+							err = b.Fill8(1, other)
+						}
+						if err != nil && !errors.Is(err, device.ErrClosed) {
 							t.Fatal(err)
 						}
 					}

@@ -267,6 +267,7 @@ func TestOrderOnImport(t *testing.T) {
 				require.EqualValues(t, 2, p.word(t, v.Addr(), mine))
 			})
 			t.Run("R127 control without the edge", func(t *testing.T) {
+				testdriver.Racy(t)
 				mine := newStream(t, d)
 				p := slowProducer(t, d)
 				var v memview.StridedMemoryView

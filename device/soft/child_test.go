@@ -41,6 +41,8 @@ func child(mode string) int {
 		_, res := d.DeviceGetCount()
 		fmt.Println(int(res))
 		return 0
+	case "order":
+		return orderChild()
 	case "options":
 		return childOptions()
 	case "environment":

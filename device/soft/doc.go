@@ -18,6 +18,27 @@
 // Kernels are Go functions: [RegisterKernel] names one, [Image] makes code to load as a module or
 // library, and launches pass the same packed arguments as on a GPU.
 //
+// # Missing synchronization
+//
+// It hunts for it: two accesses to the same bytes, one of them a write, that no edge orders. Every
+// stream has a vector clock, every allocation a history by ranges of bytes; a report ([Race]) names both
+// accesses, their streams and call sites, and the edge that would order them. [Check] does it for a test,
+// [CheckMain] for a test program, [StartHunt] and [Races] for any other, HANDOFF_SOFT_CHECK for programs in
+// other languages. It finds a race also when the run happened to give the right result.
+//
+// What counts as an edge: the order of a stream, events, the rule of the legacy default stream, the edges of graphs,
+// words of memory written and waited for by streams, and what the host waited for or asked about. The
+// host is one actor, since goroutines move between threads and nobody tells a driver of channels and locks: a wait by one
+// thread counts for all. What a host function tells the host is taken to be everything before it; that it
+// may wait for the host is no edge. Accesses of copies, memsets, frees and stream-ordered allocations are known exactly,
+// those of kernels as they ask for memory: [Launch.Read] and [Launch.Write] say what they do, and of [Launch.Bytes]
+// and [Slice] all bytes count as read, those that have changed as written. What host code does to
+// pinned and managed memory by itself is not seen.
+//
+// A seed permutes the order in which streams run their work: HANDOFF_SOFT_SEED, a number or
+// "random"; [Options] says what it replays. Reports name it. Without the hunt and without a seed nothing of
+// this costs more than a look at a pointer.
+//
 // # Faults
 //
 // Any driver call can be made to fail, at any time: [InjectFault] for a test, [Inject] elsewhere,
@@ -37,6 +58,9 @@
 //   - HANDOFF_SOFT_MEMORY: bytes of memory of each.
 //   - HANDOFF_SOFT_PEERS: 0 for devices that cannot reach one another.
 //   - HANDOFF_SOFT_VERSION: the CUDA version to claim, 13000 by default.
+//   - HANDOFF_SOFT_CHECK: 1 hunts for missing synchronization and reports to the standard error, a
+//     path with a slash appends each report to that file as a line of JSON.
+//   - HANDOFF_SOFT_SEED: a number, or "random": the seed of the order in which streams run.
 //   - HANDOFF_SOFT_FAULT: calls that fail, api:nth:code (see [ParseFault]), commas between them.
 //
 // # Concurrency

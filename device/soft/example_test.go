@@ -64,3 +64,29 @@ func ExampleRegisterKernel() {
 	// handoff-soft-image 1
 	// kernel double
 }
+
+// A copy in a second stream that does not wait for the memset in the first is found, though it may
+// well have come out right.
+func ExampleRaces() {
+	d, err := driver.Open(&driver.Options{Provider: driver.ProviderSoft})
+	if err != nil || soft.StartHunt() != nil {
+		return
+	}
+	ctx, _ := d.DevicePrimaryCtxRetain(0)
+	a, _ := d.StreamCreate(ctx, driver.StreamNonBlocking)
+	b, _ := d.StreamCreate(ctx, driver.StreamNonBlocking)
+	p, _ := d.MemAlloc(ctx, 1024)
+	q, _ := d.MemAlloc(ctx, 1024)
+	d.MemsetD8Async(ctx, p, 7, 1024, a)
+	d.MemcpyAsync(ctx, q, p, 1024, b)
+	for _, r := range soft.ForgetRaces() {
+		fmt.Println(r.First.Kind, "by", r.First.Op, "and", r.Second.Kind, "by", r.Second.Op)
+	}
+	d.CtxSynchronize(ctx)
+	d.MemFree(ctx, p)
+	d.MemFree(ctx, q)
+	d.StreamDestroy(ctx, a)
+	d.StreamDestroy(ctx, b)
+	d.DevicePrimaryCtxRelease(0)
+	// Output: write by memset and read by copy
+}

@@ -1,6 +1,7 @@
 package soft_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -39,6 +40,9 @@ func open(t testing.TB) *driver.Driver {
 	}
 	d, err := driver.Open(&driver.Options{Provider: driver.ProviderSoft})
 	require.NoError(t, err)
+	if f := flag.Lookup("test.bench"); f.Value.String() == "" {
+		soft.Check(t) // every test hunts for missing synchronization
+	}
 	return d
 }
 

@@ -37,6 +37,13 @@ type Options struct {
 	// ("cuMemAlloc"); any status but 0 is returned in place of the call. It is called from
 	// many threads at once and must not call the driver.
 	Fault func(api string) (status int32)
+	// Seed, if not 0, makes the order in which streams run their work a function of it and of the
+	// calls of the program, as HANDOFF_SOFT_SEED does, which may also be "random". Work then
+	// runs one piece at a time, as late or as early as the seed says, so that a missing edge shows. A program whose
+	// calls of the driver follow one another gets the same order again with the same seed; calls of
+	// several threads at once, host functions that wait for the host, and pauses of the program of more than a few
+	// milliseconds between calls are not part of that.
+	Seed uint64
 }
 
 // Enable makes the software device the driver of this process ([driver.Default]), as

@@ -7,6 +7,7 @@ package soft
 import "C"
 
 import (
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
@@ -55,6 +56,7 @@ func start() (*engine.Engine, error) {
 		e.Close()
 		return nil, err
 	}
+	huntEnvironment(e, os.Getenv("HANDOFF_SOFT_CHECK"))
 	C.ho_soft_watch_fork()
 	std.e.Store(e)
 	return e, nil
@@ -78,8 +80,26 @@ func (o *Options) engine() engine.Options {
 	if e.DriverVersion == 0 {
 		e.DriverVersion, _ = strconv.Atoi(os.Getenv("HANDOFF_SOFT_VERSION"))
 	}
+	if o != nil && o.Seed != 0 {
+		e.Seed = &o.Seed
+	} else {
+		e.Seed = envSeed(os.Getenv("HANDOFF_SOFT_SEED"))
+	}
 	e.NoPeers = e.NoPeers || os.Getenv("HANDOFF_SOFT_PEERS") == "0"
 	return e
+}
+
+// envSeed reads a seed: a number, or "random" for a new one. Nil for none.
+func envSeed(v string) *uint64 {
+	if v == "random" {
+		n := rand.Uint64()>>1 | 1
+		return &n
+	}
+	n, err := strconv.ParseUint(v, 0, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
 }
 
 func enable(o *Options) error {

@@ -3,9 +3,11 @@
 package testdriver
 
 import (
+	"flag"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,10 +29,40 @@ func Open(t testing.TB) *driver.Driver {
 			t.Skipf("needs the software device, which needs cgo on linux (this is %s without it)", runtime.GOOS)
 		}
 		require.NoError(t, soft.Enable(nil))
+		check(t)
 	}
 	d, err := driver.Default()
 	require.NoError(t, err)
 	return d
+}
+
+// checked are the tests that hunt for missing synchronization already.
+var checked sync.Map
+
+// check hunts for missing synchronization in every test, on the software device. Benchmarks run without,
+// which would spoil their figures.
+func check(t testing.TB) {
+	t.Helper()
+	if f := flag.Lookup("test.bench"); f != nil && f.Value.String() != "" {
+		return
+	}
+	if _, ok := checked.LoadOrStore(t.Name(), true); ok {
+		return
+	}
+	t.Cleanup(func() { checked.Delete(t.Name()) })
+	soft.Check(t)
+}
+
+// Racy says that a test leaves synchronization out on purpose: on the software device the hunt has
+// to find it.
+func Racy(t testing.TB) {
+	t.Helper()
+	if Real() || !softBuilt {
+		return
+	}
+	if f := flag.Lookup("test.bench"); f == nil || f.Value.String() == "" {
+		soft.ExpectRaces(t)
+	}
 }
 
 // Context returns the primary context of a device until the test ends. It

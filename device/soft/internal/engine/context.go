@@ -123,10 +123,13 @@ func (e *Engine) endContext(c *Context) {
 	}
 	c.alive = false
 	tails := c.tails()
+	over := e.passed(nil, c)
 	e.mu.Unlock()
 	for _, t := range tails {
 		t.wait()
 	}
+	e.learned(over)
+	e.retire(c)
 	c.dead.Store(true)
 	e.mu.Lock()
 	if !c.primary {
@@ -282,10 +285,12 @@ func (e *Engine) CtxSynchronize(t *Thread) Code {
 		}
 	}
 	tails := c.tails()
+	over := e.passed(nil, c)
 	e.mu.Unlock()
 	for _, t := range tails {
 		t.wait()
 	}
+	e.learned(over)
 	c.dev.trimPools()
 	return c.usable()
 }

@@ -89,19 +89,37 @@ type copyWork struct {
 
 func (*copyWork) nodeType() NodeType { return NodeMemcpy }
 
+// access leaves pageable memory out: the host is done with it when the call returns, and what
+// a captured copy does to it is no business of the device.
 func (w *copyWork) access() (reads, writes []Range) {
-	if w.staged == nil {
-		reads = w.ranges(w.src.addr, w.c.Src.Pitch, w.ss)
+	if !w.src.pageable() {
+		reads = rows(w.src.addr, w.c.Width, w.c.Src.Pitch, w.c.Height, w.ss, w.c.Depth)
 	}
-	return reads, w.ranges(w.dst.addr, w.c.Dst.Pitch, w.ds)
+	if !w.dst.pageable() {
+		writes = rows(w.dst.addr, w.c.Width, w.c.Dst.Pitch, w.c.Height, w.ds, w.c.Depth)
+	}
+	return reads, writes
 }
 
-func (w *copyWork) ranges(addr, pitch, slice uint64) []Range {
-	var r []Range
-	for z := range w.c.Depth {
-		for y := range w.c.Height {
-			r = append(r, Range{addr + z*slice + y*pitch, w.c.Width})
+// maxRows is how many rows of a box are listed.
+const maxRows = 8192
+
+// rows lists the stretches of a box of memory. Of a box with more than maxRows the first and
+// the last half of that are listed: too few bytes rather than too many.
+func rows(addr, width, pitch, height, slice, depth uint64) []Range {
+	if pitch == width || height == 1 {
+		width, height = width*height, 1
+	}
+	if height == 1 && (slice == width || depth == 1) {
+		return []Range{{addr, width * depth}}
+	}
+	n := height * depth
+	r := make([]Range, 0, min(n, maxRows))
+	for i := uint64(0); i < n; i++ {
+		if n > maxRows && i == maxRows/2 {
+			i = n - maxRows/2
 		}
+		r = append(r, Range{addr + i/height*slice + i%height*pitch, width})
 	}
 	return r
 }
@@ -290,6 +308,7 @@ func (e *Engine) copyOn(t *Thread, s *stream, w *copyWork, sync bool) Code {
 	}
 	if wait && nt != nil {
 		nt.wait()
+		e.learn(nt)
 		return s.ctx.usable()
 	}
 	return Success
@@ -330,10 +349,7 @@ type setWork struct {
 func (*setWork) nodeType() NodeType { return NodeMemset }
 
 func (w *setWork) access() (reads, writes []Range) {
-	for y := range w.p.Height {
-		writes = append(writes, Range{w.p.Dst + y*w.p.Pitch, w.p.Width * uint64(w.p.Elem)})
-	}
-	return nil, writes
+	return nil, rows(w.p.Dst, w.p.Width*uint64(w.p.Elem), w.p.Pitch, w.p.Height, 0, 1)
 }
 
 func (w *setWork) run(*runner) Code {
@@ -416,6 +432,7 @@ func (e *Engine) Memset(t *Thread, p Set, sh Handle) Code {
 	nt, code := e.submit(t, s, w)
 	if code == Success && nt != nil && (w.dst.known.hostVisible() || w.dst.known.syncOps) {
 		nt.wait()
+		e.learn(nt)
 		return s.ctx.usable()
 	}
 	return code

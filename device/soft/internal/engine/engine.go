@@ -21,10 +21,8 @@ type Options struct {
 	// Fault, if not nil, is asked before every call of the ABI; any code but Success is
 	// returned in place of the call. It may be called from several threads at once.
 	Fault func(api string) Code
-	// Submitted, if not nil, is told of every piece of work in the order in which it enters its
-	// stream, and Done of its end. Neither may call the engine; Submitted is called with its lock held.
-	Submitted func(*Op)
-	Done      func(*Op, Code)
+	// Seed, if not nil, makes the order in which the work of the streams runs a function of it.
+	Seed *uint64
 }
 
 // Handle is a raw handle of the driver: context, stream, event, pool, and so on.
@@ -47,7 +45,9 @@ type Engine struct {
 	devices []*Device
 	space   space
 	inited  atomic.Bool
+	sched   *scheduler // nil: every stream runs its work at once
 	inject  atomic.Pointer[Injector]
+	hunt    atomic.Pointer[hunting] // nil when nobody hunts
 
 	mu       sync.Mutex
 	handles  map[Handle]any
@@ -79,6 +79,9 @@ func New(o Options) (*Engine, error) {
 		handles: make(map[Handle]any),
 		capByID: make(map[uint64]*capture),
 		threads: make(map[*Thread]struct{}),
+	}
+	if o.Seed != nil {
+		e.sched = newScheduler(*o.Seed)
 	}
 	for i := range o.Devices {
 		d, err := newDevice(e, i)
@@ -183,7 +186,23 @@ func (e *Engine) Call(t *Thread, api string, f func() Code) (code Code) {
 	if !e.inited.Load() {
 		return NotInitialized
 	}
+	if e.sched != nil && occasions[api] {
+		e.sched.occasion()
+	}
 	return e.judge(t, api, f)
+}
+
+// occasions are the calls before which a seeded schedule takes steps: those that submit work
+// and those that ask about it.
+var occasions = map[string]bool{
+	"cuMemcpyAsync": true, "cuMemcpyHtoDAsync": true, "cuMemcpyDtoHAsync": true, "cuMemcpyDtoDAsync": true,
+	"cuMemcpy2DAsync": true, "cuMemcpy3DAsync": true, "cuMemcpyPeerAsync": true, "cuMemcpy3DPeerAsync": true,
+	"cuMemsetD8Async": true, "cuMemsetD16Async": true, "cuMemsetD32Async": true,
+	"cuMemsetD2D8Async": true, "cuMemsetD2D16Async": true, "cuMemsetD2D32Async": true,
+	"cuLaunchKernel": true, "cuLaunchKernelEx": true, "cuLaunchCooperativeKernel": true, "cuGraphLaunch": true,
+	"cuMemAllocAsync": true, "cuMemAllocFromPoolAsync": true, "cuMemFreeAsync": true, "cuLaunchHostFunc": true,
+	"cuEventRecord": true, "cuEventRecordWithFlags": true, "cuStreamWaitEvent": true,
+	"cuStreamQuery": true, "cuEventQuery": true,
 }
 
 // CallEarly is Call for the few entry points that work before Init.

@@ -148,7 +148,7 @@ func (e *Engine) StreamWaitEvent(t *Thread, sh, eh Handle, flags uint32) Code {
 		}
 		return e.forkCapture(t, s, p)
 	}
-	if ev.rec == nil || ev.rec.done.Load() && e.opts.Submitted == nil {
+	if ev.rec == nil || ev.rec.done.Load() && e.hunt.Load() == nil {
 		return Success
 	}
 	_, code = e.submitLocked(t, s, &waitWork{ev}, ev.rec)
@@ -172,6 +172,7 @@ func (e *Engine) EventQuery(t *Thread, h Handle) Code {
 	if ev.rec != nil && !ev.rec.done.Load() {
 		return NotReady
 	}
+	e.learn(ev.rec)
 	return ev.ctx.usable()
 }
 
@@ -206,6 +207,7 @@ func (e *Engine) EventSynchronize(t *Thread, h Handle) Code {
 	e.mu.Unlock()
 	if rec != nil {
 		rec.wait()
+		e.learn(rec)
 		ev.ctx.dev.trimPools()
 	}
 	return ev.ctx.usable()
@@ -235,5 +237,6 @@ func (e *Engine) EventElapsed(_ *Thread, start, end Handle) (float32, Code) {
 	case !a.rec.done.Load() || !b.rec.done.Load():
 		return 0, NotReady
 	}
+	e.learn(a.rec, b.rec)
 	return float32(float64(b.rec.end-a.rec.end) / float64(time.Millisecond)), Success
 }

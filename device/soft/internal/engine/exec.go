@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 	"sync"
+
+	"github.com/go-handoff/handoff/internal/hunt"
 )
 
 // condValues are the conditional handles of an executable.
@@ -44,6 +46,8 @@ type graphExec struct {
 type execBody struct {
 	steps []*step
 	by    map[*node]*step
+	once  sync.Once // makes reach
+	reach *hunt.Body
 }
 
 // step is one node of an executable.
@@ -415,8 +419,39 @@ type launchWork struct {
 	x     *graphExec
 }
 
+// waits are the records that nodes of the launch wait for.
+func (w *launchWork) waits() (ts []*task) {
+	eachRun(w.steps, func(s *runStep) {
+		if s.wait != nil {
+			ts = append(ts, s.wait)
+		}
+	})
+	return ts
+}
+
+// records says that the records of the launch are part of it, in a hunt.
+func (w *launchWork) records(o *hunt.Op) {
+	eachRun(w.steps, func(s *runStep) {
+		if s.rec != nil {
+			s.rec.hop = o
+		}
+	})
+}
+
+// eachRun calls f for every step, those of nested bodies too.
+func eachRun(steps []runStep, f func(*runStep)) {
+	for i := range steps {
+		f(&steps[i])
+		eachRun(steps[i].sub, f)
+		for _, b := range steps[i].bodies {
+			eachRun(b, f)
+		}
+	}
+}
+
 type runStep struct {
 	w      work
+	site   []uintptr // where the node was made, in a hunt
 	sub    []runStep
 	bodies [][]runStep
 	rec    *task // the record that the step stands for
@@ -435,14 +470,22 @@ func (w *launchWork) run(r *runner) Code {
 	w.x.conds.mu.Unlock()
 	in := *r
 	in.conds = &w.x.conds
-	code := runSteps(&in, w.steps)
+	code := runSteps(&in, w.x.body, w.steps, 0, nil)
+	r.acc = in.acc
 	finishRecords(w.steps, code)
 	return code
 }
 
-func runSteps(r *runner, steps []runStep) Code {
+// runSteps runs the steps of body b, in the order of the hunt as often as round says, in the node in.
+func runSteps(r *runner, b *execBody, steps []runStep, round int, in *hunt.Node) Code {
 	for i := range steps {
 		s := &steps[i]
+		var n *hunt.Node
+		if r.hunt != nil && s.w != nil {
+			n = r.hunt.node(s, b, i, round, in)
+			r.node = n
+			r.visit(s.w)
+		}
 		if s.wait != nil {
 			s.wait.wait()
 		}
@@ -450,9 +493,9 @@ func runSteps(r *runner, steps []runStep) Code {
 		switch w := s.w.(type) {
 		case nil: // disabled
 		case *childWork:
-			code = runSteps(r, s.sub)
+			code = runSteps(r, b.steps[i].sub, s.sub, 0, n)
 		case *condWork:
-			code = runCond(r, w, s.bodies)
+			code = runCond(r, w, b.steps[i].bodies, s.bodies, n)
 		default:
 			code = r.do(w)
 		}
@@ -466,25 +509,40 @@ func runSteps(r *runner, steps []runStep) Code {
 	return Success
 }
 
-func runCond(r *runner, w *condWork, bodies [][]runStep) Code {
+// visit notes what a node does to memory, of work that says so beforehand.
+func (r *runner) visit(w work) {
+	switch w := w.(type) {
+	case accessor:
+		r.acc = append(r.acc, accesses(w, r.node)...)
+	case *graphAlloc:
+		r.note(hunt.Alloc, []Range{Range(w.a.whole())})
+	case *graphFree:
+		r.note(hunt.Free, []Range{Range(w.ga.a.whole())})
+	case *hostWork:
+		r.hunt.h.Learn(r.hop) // as for a host function in a stream
+	}
+}
+
+func runCond(r *runner, w *condWork, bs []*execBody, bodies [][]runStep, n *hunt.Node) Code {
 	v := r.conds.get(w.handle)
 	switch w.kind {
 	case 0:
 		if v != 0 {
-			return runSteps(r, bodies[0])
+			return runSteps(r, bs[0], bodies[0], 0, n)
 		}
 		if len(bodies) > 1 {
-			return runSteps(r, bodies[1])
+			return runSteps(r, bs[1], bodies[1], 0, n)
 		}
 	case 1:
-		for ; v != 0; v = r.conds.get(w.handle) {
-			if code := runSteps(r, bodies[0]); code != Success {
+		for round := 0; v != 0; v = r.conds.get(w.handle) {
+			round++
+			if code := runSteps(r, bs[0], bodies[0], round, n); code != Success {
 				return code
 			}
 		}
 	case 2:
 		if v < uint32(len(bodies)) {
-			return runSteps(r, bodies[v])
+			return runSteps(r, bs[v], bodies[v], 0, n)
 		}
 	}
 	return Success
@@ -511,7 +569,7 @@ func (b *execBody) freeze(s *stream) []runStep {
 		if st.off {
 			continue
 		}
-		r[i].w = st.w
+		r[i].w, r[i].site = st.w, st.n.site
 		switch w := st.w.(type) {
 		case *recordWork:
 			t := &task{s: s, seq: s.seq + 1, after: s.after}

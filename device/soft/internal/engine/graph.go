@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unsafe"
+
+	"github.com/go-handoff/handoff/internal/hunt"
 )
 
 // NodeType is the type of a graph node, as the ABI numbers them.
@@ -53,7 +55,8 @@ type node struct {
 	h    Handle
 	w    work
 	deps []*node
-	from *node // in a clone: the original
+	from *node     // in a clone: the original
+	site []uintptr // where it was made, in a hunt
 }
 
 // childWork runs another graph in place.
@@ -217,6 +220,9 @@ func (e *Engine) newGraph() *graph {
 // addNode appends a node. The caller holds e.mu.
 func (e *Engine) addNode(g *graph, deps []*node, w work) *node {
 	n := &node{g: g, w: w, deps: slices.Clone(deps)}
+	if e.hunt.Load() != nil {
+		n.site = hunt.Callers(2)
+	}
 	n.h = e.newHandle(n)
 	g.nodes = append(g.nodes, n)
 	switch w := w.(type) {
@@ -373,7 +379,7 @@ func (e *Engine) clone(g *graph) *graph {
 			w = &k
 		}
 		m[n] = e.addNode(c, nil, w)
-		m[n].from = n
+		m[n].from, m[n].site = n, n.site
 	}
 	for _, n := range g.nodes {
 		for _, d := range n.deps {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/go-handoff/handoff/internal/hunt"
 )
 
 // ParamInfo is one parameter of a kernel. Align 0 means the size, which must then be a
@@ -75,8 +77,16 @@ type Launch struct {
 	def  *kernelDef
 	args []byte
 	r    *runner
-	// reads and writes are the ranges that the kernel asked for so far.
+	// In a hunt: the ranges that the kernel asked for so far, and copies of those of which it is
+	// seen only afterwards what it wrote.
 	reads, writes []Range
+	both          []kept
+}
+
+// kept is memory as it was before a kernel.
+type kept struct {
+	addr, elem uint64
+	was, is    []byte
 }
 
 // Args is the number of parameters.
@@ -136,21 +146,70 @@ func (l *Launch) Threads() uint64 {
 // illegal access does.
 func (l *Launch) Read(addr, n uint64) []byte {
 	b := l.bytes(addr, n)
-	l.reads = append(l.reads, Range{addr, n})
+	if l.r.hunt != nil {
+		l.reads = extend(l.reads, addr, n)
+	}
 	return b
 }
 
 // Write gives n bytes of device memory for writing.
 func (l *Launch) Write(addr, n uint64) []byte {
 	b := l.bytes(addr, n)
-	l.writes = append(l.writes, Range{addr, n})
+	if l.r.hunt != nil {
+		l.writes = extend(l.writes, addr, n)
+	}
 	return b
 }
 
-// Bytes gives n bytes of device memory for reading and writing.
-func (l *Launch) Bytes(addr, n uint64) []byte {
-	l.reads = append(l.reads, Range{addr, n})
-	return l.Write(addr, n)
+// Bytes gives n bytes of device memory for reading and writing. A hunt counts all of them
+// as read, and as written those that the kernel has changed.
+func (l *Launch) Bytes(addr, n uint64) []byte { return l.Elements(addr, n, 1) }
+
+// Elements is Bytes for n elements of size bytes: an element of which a byte has changed
+// counts as written.
+func (l *Launch) Elements(addr, n, size uint64) []byte {
+	if size != 0 && n > ^uint64(0)/size {
+		panic(fault(IllegalAddress))
+	}
+	n *= size
+	b := l.bytes(addr, n)
+	if l.r.hunt != nil && n > 0 {
+		l.reads = extend(l.reads, addr, n)
+		l.both = append(l.both, kept{addr: addr, elem: size, was: bytes.Clone(b), is: b})
+	}
+	return b
+}
+
+// extend adds a range to a list, joining it with the last one where they touch.
+func extend(r []Range, addr, n uint64) []Range {
+	if n == 0 {
+		return r
+	}
+	if k := len(r) - 1; k >= 0 && r[k].Addr+r[k].Len == addr {
+		r[k].Len += n
+		return r
+	}
+	return append(r, Range{addr, n})
+}
+
+// touched tells the hunt what the kernel did.
+func (l *Launch) touched() {
+	for _, k := range l.both {
+		for i := uint64(0); i < uint64(len(k.was)); {
+			if bytes.Equal(k.was[i:min(i+4096, uint64(len(k.was)))], k.is[i:min(i+4096, uint64(len(k.was)))]) {
+				i += 4096
+				i -= i % k.elem
+				continue
+			}
+			for end := min(i+4096, uint64(len(k.was))); i < end; i += k.elem {
+				if e := min(i+k.elem, uint64(len(k.was))); !bytes.Equal(k.was[i:e], k.is[i:e]) {
+					l.writes = extend(l.writes, k.addr+i, e-i)
+				}
+			}
+		}
+	}
+	l.r.note(hunt.Read, l.reads)
+	l.r.note(hunt.Write, l.writes)
 }
 
 // Fail ends the kernel with a code that sticks to the context.
@@ -227,10 +286,8 @@ func (w *kernelWork) run(r *runner) Code {
 	if r.s != nil {
 		l.Stream = r.s.id
 	}
-	if r.op != nil {
-		defer func() {
-			r.op.Reads, r.op.Writes = append(r.op.Reads, l.reads...), append(r.op.Writes, l.writes...)
-		}()
+	if r.hunt != nil {
+		defer l.touched()
 	}
 	w.def.fn(l)
 	return Success
@@ -417,10 +474,12 @@ func (e *Engine) unload(m *module) {
 	if m.ctx.alive {
 		tails = m.ctx.tails()
 	}
+	over := e.passed(nil, m.ctx)
 	e.mu.Unlock()
 	for _, t := range tails {
 		t.wait()
 	}
+	e.learned(over)
 	e.freeGlobals(m)
 }
 

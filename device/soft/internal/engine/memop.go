@@ -3,6 +3,8 @@ package engine
 import (
 	"runtime"
 	"time"
+
+	"github.com/go-handoff/handoff/internal/hunt"
 )
 
 // MemOp kinds, as the ABI numbers them.
@@ -31,8 +33,9 @@ type MemOps struct {
 
 // memOpsWork does a batch.
 type memOpsWork struct {
-	ops MemOps
-	mem [][]byte
+	ops  MemOps
+	mem  [][]byte
+	late *hunt.Late // what the work after it gets to know, in a hunt
 }
 
 func (*memOpsWork) nodeType() NodeType { return NodeMemOp }
@@ -51,6 +54,19 @@ func (w *memOpsWork) access() (reads, writes []Range) {
 		}
 	}
 	return reads, writes
+}
+
+// words are the addresses that the batch waits for and writes.
+func (w *memOpsWork) words() (waits, writes []uint64) {
+	for _, o := range w.ops.Ops {
+		switch o.Kind {
+		case OpWait32, OpWait64:
+			waits = append(waits, o.Addr)
+		case OpWrite32, OpWrite64:
+			writes = append(writes, o.Addr)
+		}
+	}
+	return waits, writes
 }
 
 // newMemOps checks a batch and finds its memory.
@@ -80,7 +96,10 @@ func (e *Engine) newMemOps(p MemOps) (*memOpsWork, Code) {
 	return w, Success
 }
 
-func (w *memOpsWork) run(*runner) Code {
+func (w *memOpsWork) run(r *runner) Code {
+	if w.late != nil && r.hunt != nil {
+		defer r.hunt.over(w)
+	}
 	for i, o := range w.ops.Ops {
 		switch o.Kind {
 		case OpWrite32:

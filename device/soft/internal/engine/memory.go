@@ -170,6 +170,7 @@ func (e *Engine) deviceAlloc(d *Device, c *Context, n uint64) (*alloc, Code) {
 	}
 	a := &alloc{base: d.arena.pub + off, size: n, kind: memDevice, dev: d, ctx: c, reserved: r}
 	e.space.insertLocked(a)
+	e.allocated(a, nil)
 	return a, Success
 }
 
@@ -236,15 +237,19 @@ func (e *Engine) MemFree(t *Thread, addr uint64) Code {
 	}
 	e.mu.Lock()
 	tails := c.tails()
+	over := e.passed(nil, c)
 	for o := range a.dev.contexts {
 		if o != c && o.alive {
 			tails = append(tails, o.tails()...)
+			over = append(over, e.passed(nil, o)...)
 		}
 	}
 	e.mu.Unlock()
 	for _, t := range tails {
 		t.wait()
 	}
+	e.learned(over)
+	e.hostFreed(a, "cuMemFree")
 	if a.pool != nil {
 		return e.poolFreeNow(a)
 	}
@@ -296,6 +301,7 @@ func (e *Engine) HostAlloc(t *Thread, n uint64, flags uint32) (uint64, Code) {
 	}
 	a := &alloc{base: addrOf(b), size: n, kind: memPinned, dev: c.dev, ctx: c, flags: flags | hostDeviceMap, host: b}
 	e.space.insert(a)
+	e.allocated(a, nil)
 	return a.base, Success
 }
 
@@ -323,10 +329,13 @@ func (e *Engine) dropHost(a *alloc) Code {
 			tails = append(tails, c.tails()...)
 		}
 	}
+	over := e.passed(nil, e.allContexts()...)
 	e.mu.Unlock()
 	for _, t := range tails {
 		t.wait()
 	}
+	e.learned(over)
+	e.hostFreed(a, "cuMemFreeHost")
 	e.space.mu.Lock()
 	defer e.space.mu.Unlock()
 	if !e.space.removeLocked(a) {
@@ -358,7 +367,9 @@ func (e *Engine) HostRegister(t *Thread, addr, n uint64, flags uint32) Code {
 			return HostMemRegistered
 		}
 	}
-	e.space.insertLocked(&alloc{base: addr, size: n, kind: memRegistered, dev: c.dev, ctx: c, flags: flags | hostDeviceMap, host: hostBytes(addr, n)})
+	a := &alloc{base: addr, size: n, kind: memRegistered, dev: c.dev, ctx: c, flags: flags | hostDeviceMap, host: hostBytes(addr, n)}
+	e.space.insertLocked(a)
+	e.allocated(a, nil)
 	return Success
 }
 
@@ -419,6 +430,7 @@ func (e *Engine) ManagedAlloc(t *Thread, n uint64, flags uint32) (uint64, Code) 
 	}
 	a := newManaged(b, n, c.dev, c)
 	e.space.insert(a)
+	e.allocated(a, nil)
 	return a.base, Success
 }
 

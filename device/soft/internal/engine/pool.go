@@ -582,6 +582,7 @@ func (p *pool) allocLocked(t *Thread, s *stream, n uint64) (*alloc, Code) {
 		a.host = b.c.host[b.base-b.c.base:][:n:n]
 	}
 	p.e.space.insert(a)
+	p.e.pooled(s, a)
 	return a, Success
 }
 
@@ -618,6 +619,9 @@ func (e *Engine) MemAllocAsync(t *Thread, n uint64, ph, sh Handle) (uint64, Code
 	}
 	return a.base, Success
 }
+
+// freeMark is where in a stream the memory of a graph is freed.
+type freeMark struct{ emptyWork }
 
 // freeWork takes a freed allocation out of the address space in stream order.
 type freeWork struct {
@@ -660,9 +664,11 @@ func (e *Engine) MemFreeAsync(t *Thread, addr uint64, sh Handle) Code {
 		return InvalidValue
 	}
 	if a.graph {
-		if _, code := e.submitLocked(t, s, &emptyWork{}); code != Success {
+		nt, code := e.submitLocked(t, s, &freeMark{})
+		if code != Success {
 			return code
 		}
+		e.freed(a, nt)
 		return e.freeGraphMemory(a)
 	}
 	nt, code := e.submitLocked(t, s, &freeWork{a: a, addr: addr})
@@ -672,6 +678,7 @@ func (e *Engine) MemFreeAsync(t *Thread, addr uint64, sh Handle) Code {
 	e.space.mu.Lock()
 	a.freeing = true
 	e.space.mu.Unlock()
+	e.freed(a, nt)
 	if a.pool != nil {
 		a.pool.returned(a, nt)
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-handoff/handoff/internal/hunt"
 )
 
 // work is one piece of stream work: what a stream runs and what a graph node holds.
@@ -24,50 +26,6 @@ type accessor interface {
 	access() (reads, writes []Range)
 }
 
-// Op describes one piece of stream work to those who watch ([Options]).
-type Op struct {
-	// Stream is the id of the stream, and Seq counts its work from 1.
-	Stream, Seq uint64
-	Type        NodeType
-	// After is the work of other streams that comes first by an edge of this work's own: the
-	// records that it waits for and the rule of the legacy default stream.
-	After []Edge
-	// Reads and Writes are the bytes that the work touches. Those of kernels and of graphs
-	// are known when it is done.
-	Reads, Writes []Range
-
-	known bool // the ranges are complete
-}
-
-// Edge names work of a stream.
-type Edge struct{ Stream, Seq uint64 }
-
-// watch describes work that is about to be submitted, nil when nobody watches. The caller
-// holds e.mu.
-func (e *Engine) watch(s *stream, w work, deps, barrier []*task) *Op {
-	if e.opts.Submitted == nil && e.opts.Done == nil {
-		return nil
-	}
-	op := &Op{Stream: s.id, Seq: s.seq + 1, Type: w.nodeType()}
-	seen := make(map[*task]bool)
-	for _, l := range [][]*task{deps, barrier} {
-		for _, d := range l {
-			if d != nil && d.s != s && !seen[d] {
-				seen[d] = true
-				op.After = append(op.After, Edge{d.s.id, d.seq})
-			}
-		}
-	}
-	if a, ok := w.(accessor); ok {
-		op.Reads, op.Writes = a.access()
-		op.known = true
-	}
-	if e.opts.Submitted != nil {
-		e.opts.Submitted(op)
-	}
-	return op
-}
-
 // quick is implemented by work that takes no time, so that an idle stream does it at once
 // instead of waking a goroutine.
 type quick interface{ quick() }
@@ -79,7 +37,12 @@ type runner struct {
 	s   *stream
 	// conds are the conditional handles' values of the graph launch under way.
 	conds *condValues
-	op    *Op // of the task, when somebody watches
+	// What a hunt has to know of the running work: whether there is one, what the work
+	// touched, and the graph node that it is.
+	hunt *hunting
+	hop  *hunt.Op
+	acc  []hunt.Access
+	node *hunt.Node
 }
 
 type streamKind uint8
@@ -110,6 +73,7 @@ type stream struct {
 	cap     *capture
 	capDeps []*node
 	attrs   map[int32][64]byte
+	hunted  *hunt.Stream // nil before the first work of a hunt
 
 	qmu     sync.Mutex
 	head    *task
@@ -125,7 +89,8 @@ type task struct {
 	deps  []*task // tasks of other streams that come first
 	after map[uint64]uint64
 	next  *task
-	op    *Op
+	hop   *hunt.Op      // the work in a hunt, or nil
+	pend  *hunt.Pending // its turn, when what it touches is known only afterwards
 
 	done atomic.Bool
 	mu   sync.Mutex
@@ -137,6 +102,10 @@ type task struct {
 // wait blocks until the task is done.
 func (t *task) wait() {
 	if t.done.Load() {
+		return
+	}
+	if c := t.s.e.sched; c != nil {
+		c.await(t)
 		return
 	}
 	t.mu.Lock()
@@ -231,17 +200,28 @@ func (e *Engine) submitLocked(t *Thread, s *stream, w work, deps ...*task) (*tas
 			all = append(all, d)
 		}
 	}
+	if lw, ok := w.(*launchWork); ok && e.sched != nil {
+		for _, d := range lw.waits() {
+			if !d.done.Load() {
+				all = append(all, d) // nothing may wait in the middle of a step
+			}
+		}
+	}
 	for _, d := range all {
 		s.join(d)
 	}
-	op := e.watch(s, w, deps, all)
-	if _, ok := w.(quick); ok && op == nil && len(all) == 0 && s.idle() && !e.holdsWork() {
-		nt := &task{s: s, w: w, seq: s.seq, after: s.after}
+	var hop *hunt.Op
+	var pend *hunt.Pending
+	if p := e.hunt.Load(); p != nil {
+		hop, pend = p.submit(s, w, deps)
+	}
+	if _, ok := w.(quick); ok && len(all) == 0 && s.idle() && !e.holdsWork() && e.sched == nil {
+		nt := &task{s: s, w: w, seq: s.seq, after: s.after, hop: hop}
 		nt.finish(w.run(&runner{e: e, ctx: s.ctx, s: s}))
 		return nt, Success
 	}
 	s.seq++
-	nt := &task{s: s, w: w, seq: s.seq, deps: all, after: s.after, op: op}
+	nt := &task{s: s, w: w, seq: s.seq, deps: all, after: s.after, hop: hop, pend: pend}
 	s.tail = nt
 	s.push(nt)
 	return nt, Success
@@ -313,6 +293,11 @@ func (s *stream) push(t *task) {
 		s.last.next = t
 	}
 	s.last = t
+	if c := s.e.sched; c != nil {
+		c.queued(s)
+		s.qmu.Unlock()
+		return
+	}
 	start := !s.running
 	s.running = true
 	s.qmu.Unlock()
@@ -327,29 +312,58 @@ func (s *stream) drain() {
 	r := &runner{e: s.e, ctx: s.ctx, s: s}
 	for {
 		s.qmu.Lock()
-		t := s.head
+		t := s.pop()
 		if t == nil {
 			s.running = false
 			s.qmu.Unlock()
 			return
-		}
-		s.head = t.next
-		t.next = nil
-		if s.head == nil {
-			s.last = nil
 		}
 		s.qmu.Unlock()
 		for _, d := range t.deps {
 			d.wait()
 		}
 		s.e.holdWork(s)
-		r.op = t.op
-		code := r.do(t.w)
-		if f := s.e.opts.Done; f != nil {
-			f(t.op, code)
-		}
-		t.finish(code)
+		s.e.run(r, t)
 	}
+}
+
+// pop takes the next task out of the queue, nil if it is empty. The caller holds s.qmu.
+func (s *stream) pop() *task {
+	t := s.head
+	if t == nil {
+		return nil
+	}
+	s.head = t.next
+	t.next = nil
+	if s.head == nil {
+		s.last = nil
+	}
+	return t
+}
+
+// one does one task, on a goroutine of its own.
+func (s *stream) one(t *task) {
+	debug.SetPanicOnFault(true)
+	s.e.holdWork(s)
+	s.e.run(&runner{e: s.e, ctx: s.ctx, s: s}, t)
+}
+
+// run does a task on the goroutine of its stream.
+func (e *Engine) run(r *runner, t *task) {
+	if r.hunt, r.hop = nil, t.hop; t.hop != nil {
+		r.hunt = e.hunt.Load()
+		switch t.w.(type) {
+		case *hostWork, *callbackWork:
+			// What the function tells the host by other means is not seen: assume that it tells all.
+			r.hunt.h.Learn(t.hop)
+		}
+	}
+	code := r.do(t.w)
+	if t.pend != nil {
+		r.hunt.h.Done(t.pend, r.acc)
+		r.acc = nil
+	}
+	t.finish(code)
 }
 
 // always is implemented by work that has to run even when the context has failed,
@@ -374,12 +388,6 @@ func (r *runner) do(w work) (code Code) {
 			r.ctx.fail(code)
 		}
 	}()
-	if r.op != nil {
-		if a, ok := w.(accessor); ok && !r.op.known {
-			reads, writes := a.access()
-			r.op.Reads, r.op.Writes = append(r.op.Reads, reads...), append(r.op.Writes, writes...)
-		}
-	}
 	return w.run(r)
 }
 
@@ -424,6 +432,9 @@ func (e *Engine) StreamDestroy(_ *Thread, h Handle) Code {
 	}
 	delete(e.handles, h)
 	s.retired = true
+	if s.hunted != nil {
+		e.Hunter().Retire(s.hunted)
+	}
 	if s.idle() {
 		delete(s.ctx.streams, s)
 	}
@@ -611,6 +622,7 @@ func (e *Engine) StreamQuery(t *Thread, h Handle) Code {
 	if !s.idle() || s.kind == kindLegacy && len(s.pending()) > 0 {
 		return NotReady
 	}
+	e.learned(e.passed(s))
 	return s.ctx.usable()
 }
 
@@ -630,10 +642,12 @@ func (e *Engine) StreamSynchronize(t *Thread, h Handle) Code {
 		return code
 	}
 	p := s.pending()
+	over := e.passed(s)
 	e.mu.Unlock()
 	for _, t := range p {
 		t.wait()
 	}
+	e.learned(over)
 	s.ctx.dev.trimPools()
 	return s.ctx.usable()
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"runtime"
 	"sync"
 	"testing"
@@ -459,52 +458,4 @@ func TestManyThreads(t *testing.T) {
 	}
 	wg.Wait()
 	good(t, r.CtxSynchronize(r.t))
-}
-
-// Who watches sees the order of each stream, the edges, and the bytes.
-func TestWatch(t *testing.T) {
-	var mu sync.Mutex
-	var done []Op
-	submitted := 0
-	r := newRig(t, Options{
-		Submitted: func(*Op) { submitted++ },
-		Done: func(op *Op, c Code) {
-			mu.Lock()
-			defer mu.Unlock()
-			require.Equal(t, Success, c)
-			done = append(done, *op)
-		},
-	})
-	require.NoError(t, Register("peek", []ParamInfo{{Size: 8}}, func(l *Launch) { l.Read(l.Ptr(0)+8, 4) }))
-	lib, c := r.LibraryLoad([]byte(ImageMagic + "\nkernel peek"))
-	good(t, c)
-	k, c := r.LibraryKernel(lib, "peek")
-	good(t, c)
-	a, b := r.stream(t, 1), r.stream(t, 1)
-	ev := r.event(t, EventDisableTiming)
-	p := r.mem(t, 64)
-	good(t, r.MemsetAsync(r.t, Set{Dst: p, Elem: 4, Pitch: 32, Width: 2, Height: 2}, a))
-	good(t, r.EventRecord(r.t, ev, a, 0))
-	good(t, r.StreamSynchronize(r.t, a))
-	good(t, r.StreamWaitEvent(r.t, b, ev, 0)) // the edge is seen though there is nothing to wait for
-	args := binary.NativeEndian.AppendUint64(nil, p)
-	good(t, r.LaunchKernel(r.t, k, one(), args, b))
-	good(t, r.StreamSynchronize(r.t, b))
-	ida, _ := r.StreamID(r.t, a)
-	idb, _ := r.StreamID(r.t, b)
-	require.Equal(t, 4, submitted)
-	for i := range done {
-		done[i].known = false
-	}
-	require.Equal(t, []Op{
-		{Stream: ida, Seq: 1, Type: NodeMemset, Writes: []Range{{p, 8}, {p + 32, 8}}},
-		{Stream: ida, Seq: 2, Type: NodeEventRecord},
-		{Stream: idb, Seq: 1, Type: NodeEventWait, After: []Edge{{ida, 2}}},
-		{Stream: idb, Seq: 2, Type: NodeKernel, Reads: []Range{{p + 8, 4}}},
-	}, done)
-	good(t, r.StreamDestroy(r.t, a))
-	good(t, r.StreamDestroy(r.t, b))
-	good(t, r.EventDestroy(r.t, ev))
-	good(t, r.LibraryUnload(lib))
-	good(t, r.MemFree(r.t, p))
 }

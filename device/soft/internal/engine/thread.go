@@ -27,6 +27,9 @@ func (t *Thread) Exit() {
 	delete(e.threads, t)
 	for _, s := range t.streams {
 		s.retired = true
+		if s.hunted != nil {
+			e.Hunter().Retire(s.hunted)
+		}
 	}
 	t.streams = nil
 	e.mu.Unlock()

@@ -1,0 +1,110 @@
+//go:build cgo && linux
+
+package soft
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/go-handoff/handoff/device/soft/internal/engine"
+	"github.com/go-handoff/handoff/internal/hunt"
+)
+
+// StartHunt switches the hunt for missing synchronization on, for good; HANDOFF_SOFT_CHECK=1 does
+// it from the start. Work submitted before is not looked at. It opens the software device if that has
+// not been done, so options have to be set before.
+func StartHunt() error {
+	e, err := start()
+	if err != nil {
+		return fmt.Errorf("soft: start hunt: %w", err)
+	}
+	e.StartHunt(hunt.Config{})
+	return nil
+}
+
+func hunter() *hunt.Hunter {
+	if e := std.e.Load(); e != nil {
+		return e.Hunter()
+	}
+	return nil
+}
+
+func huntMark() uint64 {
+	if h := hunter(); h != nil {
+		return h.Mark()
+	}
+	return 0
+}
+
+func racesSince(mark uint64) []Race {
+	h := hunter()
+	if h == nil {
+		return nil
+	}
+	if e := std.e.Load(); !e.Settle(settleTime) {
+		h.Flush()
+	}
+	return h.Since(mark)
+}
+
+// Races returns the different races that the hunt has found so far, in the order in which they were
+// found: none where it is off. It waits for work under way as [Check] does.
+func Races() []Race { return racesSince(0) }
+
+// ForgetRaces is [Races], and forgets them: what is seen again later is reported again.
+func ForgetRaces() []Race {
+	r := Races()
+	forgetRaces(0)
+	return r
+}
+
+// forgetRaces drops what was seen since a mark.
+func forgetRaces(mark uint64) {
+	if h := hunter(); h != nil {
+		h.Forget(mark)
+	}
+}
+
+// Hunted returns the counts of the hunt, zeros where it is off.
+func Hunted() HuntStats {
+	if h := hunter(); h != nil {
+		return h.Stats()
+	}
+	return HuntStats{}
+}
+
+// huntEnvironment starts a hunt as HANDOFF_SOFT_CHECK says: 1 for reports to the standard error, or a
+// file to which every race is appended as a line of JSON.
+func huntEnvironment(e *engine.Engine, v string) {
+	if v == "" || v == "0" {
+		return
+	}
+	e.StartHunt(hunt.Config{Found: func(r *Race) {
+		if !strings.ContainsRune(v, '/') {
+			fmt.Fprintf(os.Stderr, "handoff: %s\n  %s\n", r, seedText())
+			return
+		}
+		line, err := json.Marshal(map[string]any{"race": r, "text": r.String(), "seed": seedText()})
+		if err != nil {
+			return
+		}
+		f, err := os.OpenFile(v, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "handoff: %v\n%s\n", err, indent(r.String()))
+			return
+		}
+		_, _ = f.Write(append(line, '\n'))
+		_ = f.Close()
+	}})
+}
+
+func seedText() string {
+	if e := std.e.Load(); e != nil {
+		if seed, ok := e.Seed(); ok {
+			return fmt.Sprintf("seed: HANDOFF_SOFT_SEED=%d", seed)
+		}
+	}
+	return "schedule: not permuted; HANDOFF_SOFT_SEED=random permutes it"
+}

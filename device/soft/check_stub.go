@@ -1,0 +1,20 @@
+//go:build !cgo || !linux
+
+package soft
+
+// StartHunt returns [ErrNotSupported] in this build.
+func StartHunt() error { return ErrNotSupported }
+
+// Races is empty in this build.
+func Races() []Race { return nil }
+
+// ForgetRaces is empty in this build.
+func ForgetRaces() []Race { return nil }
+
+// Hunted is empty in this build.
+func Hunted() HuntStats { return HuntStats{} }
+
+func forgetRaces(uint64)       {}
+func huntMark() uint64         { return 0 }
+func racesSince(uint64) []Race { return nil }
+func seedText() string         { return "no software device" }
