@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-handoff/handoff/device/driver"
-	"github.com/go-handoff/handoff/device/internal/cloop"
+	"github.com/go-handoff/handoff/internal/cloop"
 	"github.com/go-handoff/handoff/internal/leak"
 	"github.com/go-handoff/handoff/internal/testdriver"
 )

@@ -6,11 +6,13 @@ package cloop
 
 // #cgo CFLAGS: -std=c11
 // #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
 // #include "cloop.h"
 import "C"
 
 import (
 	"time"
+	"unsafe"
 
 	"github.com/go-handoff/handoff/device/driver"
 )
@@ -35,5 +37,31 @@ func Attributes(p driver.DevicePtr, n int) (d time.Duration, ok bool) {
 func AllAttributes(p driver.DevicePtr, n int) (d time.Duration, ok bool) {
 	return result(C.ho_cloop_all_attributes(C.uint64_t(p), C.int(n)))
 }
+
+// Launch launches one block of one thread n times.
+func Launch(fn driver.FunctionHandle, s driver.StreamHandle, a Args, n int) (d time.Duration, ok bool) {
+	return result(C.ho_cloop_launch(C.uintptr_t(fn), C.uintptr_t(s), a.p, C.int(n)))
+}
+
+// Nothing is a call into C that does nothing.
+func Nothing() { C.ho_cloop_nothing() }
+
+// Args are kernel arguments in C memory.
+type Args struct{ p unsafe.Pointer }
+
+// NewArgs lays out n parameters of 8 bytes, which hold zeros. It is never
+// freed.
+func NewArgs(n int) Args {
+	// SAFETY: one block of n pointers and n words.
+	p := C.calloc(C.size_t(2*n), 8)
+	ptrs := unsafe.Slice((*unsafe.Pointer)(p), n)
+	for i := range ptrs {
+		ptrs[i] = unsafe.Add(p, 8*(n+i))
+	}
+	return Args{p}
+}
+
+// Addr is the address of the array of pointers that cuLaunchKernel takes.
+func (a Args) Addr() uintptr { return uintptr(a.p) }
 
 func result(ns C.int64_t) (time.Duration, bool) { return time.Duration(ns), ns >= 0 }

@@ -20,3 +20,20 @@ func Attributes(driver.DevicePtr, int) (d time.Duration, ok bool) { return 0, fa
 
 // AllAttributes says that there is no driver.
 func AllAttributes(driver.DevicePtr, int) (d time.Duration, ok bool) { return 0, false }
+
+// Launch says that there is no driver.
+func Launch(driver.FunctionHandle, driver.StreamHandle, Args, int) (d time.Duration, ok bool) {
+	return 0, false
+}
+
+// Nothing does nothing.
+func Nothing() {}
+
+// Args are kernel arguments in C memory.
+type Args struct{}
+
+// NewArgs returns none: there is no C in this build.
+func NewArgs(int) Args { return Args{} }
+
+// Addr is 0.
+func (a Args) Addr() uintptr { return 0 }

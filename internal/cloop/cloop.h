@@ -13,3 +13,8 @@ int64_t ho_cloop_alloc(uintptr_t s, uintptr_t bytes, int n);
 int64_t ho_cloop_attributes(uint64_t ptr, int n);
 /* Asks for ten attributes in one call. */
 int64_t ho_cloop_all_attributes(uint64_t ptr, int n);
+/* Launches one block of one thread; params is the array of pointers that
+ * cuLaunchKernel takes. */
+int64_t ho_cloop_launch(uintptr_t fn, uintptr_t stream, void *params, int n);
+/* Does nothing: what a call from Go costs by itself. */
+void ho_cloop_nothing(void);
