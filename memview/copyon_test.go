@@ -15,6 +15,7 @@ import (
 	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/memview"
+	"github.com/go-handoff/handoff/memview/internal/kernels"
 	_ "github.com/go-handoff/handoff/memview/softcopy"
 	"github.com/go-handoff/handoff/stream"
 )
@@ -243,6 +244,44 @@ func TestCopyOnLarge(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestTransposeKernels runs every kernel that works by tiles on whole tiles and
+// on edges, in a batch, at the least alignment that it takes.
+func TestTransposeKernels(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	types := map[int64]dlpack.DataType{1: dlpack.UInt8, 2: dlpack.BFloat16, 4: dlpack.Float32, 8: dlpack.Float64, 16: dlpack.Complex128}
+	for _, tile := range kernels.Tiles {
+		t.Run(tile.Name, func(t *testing.T) {
+			dt, w := types[tile.Width], tile.Word/tile.Width
+			for _, more := range []int64{0, 1, 3} {
+				rows, cols := 2*tile.Rows+more, 2*tile.Cols+2*more
+				// Odd multiples of a word.
+				pitch := func(n int64) int64 { return ((n+w-1)/w | 1) * w }
+				sp, dp := pitch(rows), pitch(cols)
+				picked := kernels.Pick(tile.Width, tile.Word, rows, cols)
+				if w > 1 || tile.Rows == 64 || tile.Width == 16 {
+					require.Equal(t, tile.Word, picked.Word)
+				}
+				if picked.Name != tile.Name { // a larger one of the same words: fill this one only
+					rows, cols = tile.Rows+more, tile.Cols+more
+					require.Equal(t, tile.Name, kernels.Pick(tile.Width, tile.Word, rows, cols).Name)
+					sp, dp = pitch(rows), pitch(cols)
+				}
+				room := max(rows*dp, cols*sp)*2 + 2*w
+				size := int(room*tile.Width) + 64
+				dst, src := newArea(t, "device", size, s), newArea(t, "device", size, s)
+				shape := ints(2, rows, cols)
+				v, vm := dst.view(t, dt, shape, ints(rows*dp, dp, 1), w)
+				x, xm := src.view(t, dt, shape, ints(cols*sp, 1, sp), w)
+				require.NoError(t, memview.Copy(vm, xm))
+				require.NoError(t, memview.CopyOn(v, x, s.View()))
+				require.NoError(t, s.Synchronize(background))
+				require.True(t, bytes.Equal(dst.want, dst.get(t, s)), shape)
+			}
+		})
 	}
 }
 

@@ -208,11 +208,13 @@ func (p *copyPlan) fit(dst, src uint64) {
 const minTile = 16
 
 // tiled brings the axis that is dense in src, forwards or backwards, before the
-// last one, which is dense in dst, and returns the number of tiles, or 0 if tiles do not suit.
-func (p *copyPlan) tiled() int64 {
+// last one, which is dense in dst, and returns a kernel that works by tiles and
+// their number, or nil if tiles do not suit. dst and src are the addresses that
+// the plan counts from.
+func (p *copyPlan) tiled(dst, src uint64) (*kernels.Tile, int64) {
 	last := p.n - 1
 	if last < 1 || p.dst[last] != p.item || p.src[last] == p.item || p.shape[last] < minTile {
-		return 0
+		return nil, 0
 	}
 	k := -1
 	for i := range last {
@@ -221,31 +223,40 @@ func (p *copyPlan) tiled() int64 {
 		}
 	}
 	if k < 0 {
-		return 0
+		return nil, 0
 	}
 	n, d, s := p.shape[k], p.dst[k], p.src[k]
-	edge := kernels.Tile(p.item)
-	count, ok := int64(1), true
-	for i := range p.n {
-		if i == k || i == last {
-			count, ok = mulIf(count, (p.shape[i]+edge-1)/edge, ok)
-		} else {
+	to, from := p.dstBase, p.srcBase
+	if s < 0 { // walk this axis backwards on both sides
+		to += (n - 1) * d
+		from += (n - 1) * s
+		d, s = -d, -s
+	}
+	align := (dst + uint64(to)) | (src + uint64(from)) | uint64(d) | uint64(p.src[last])
+	for i := range last {
+		if i != k {
+			align |= uint64(p.dst[i]) | uint64(p.src[i])
+		}
+	}
+	t := kernels.Pick(p.item, int64(1)<<bits.TrailingZeros64(align|16), n, p.shape[last])
+	if t == nil {
+		return nil, 0
+	}
+	count, ok := mulIf((n+t.Rows-1)/t.Rows, (p.shape[last]+t.Cols-1)/t.Cols, true)
+	for i := range last {
+		if i != k {
 			count, ok = mulIf(count, p.shape[i], ok)
 		}
 	}
 	if !ok || count > 1<<31-1 {
-		return 0
+		return nil, 0
 	}
-	if s < 0 { // walk this axis backwards on both sides
-		p.dstBase += (n - 1) * d
-		p.srcBase += (n - 1) * s
-		d, s = -d, -s
-	}
+	p.dstBase, p.srcBase = to, from
 	copy(p.shape[k:last-1], p.shape[k+1:last])
 	copy(p.dst[k:last-1], p.dst[k+1:last])
 	copy(p.src[k:last-1], p.src[k+1:last])
 	p.shape[last-1], p.dst[last-1], p.src[last-1] = n, d, s
-	return count
+	return t, count
 }
 
 func mulIf(a, b int64, ok bool) (int64, bool) {
@@ -278,17 +289,17 @@ func (t *transfer) launch(p *copyPlan, dst, src uint64) error {
 	copy(q.src[:], p.src[outer:p.n])
 
 	a := kernels.Args{Count: 1}
-	tiles := q.tiled()
+	tile, tiles := q.tiled(dst, src)
 	for i := range q.n {
 		a.Shape[i], a.DstStep[i], a.SrcStep[i] = uint64(q.shape[i]), q.dst[i], q.src[i]
 		a.Count *= uint64(q.shape[i])
 	}
 	a.N = uint32(q.n)
 	name := kernels.Strided(p.item, a.Count >= 1<<31)
-	grid, bx, by := min((a.Count+blockThreads*perThread-1)/(blockThreads*perThread), maxBlocks), uint32(blockThreads), uint32(1)
-	if tiles > 0 {
-		name = kernels.Transpose(p.item)
-		grid, bx, by = uint64(tiles), 32, blockThreads/32
+	grid := min((a.Count+blockThreads*perThread-1)/(blockThreads*perThread), maxBlocks)
+	if tile != nil {
+		name = tile.Name
+		grid = uint64(tiles)
 	}
 	k, err := table.kernel(name)
 	if err != nil {
@@ -298,7 +309,7 @@ func (t *transfer) launch(p *copyPlan, dst, src uint64) error {
 	to, from := q.dstBase, q.srcBase
 	for {
 		a.Dst, a.Src = dst+uint64(to), src+uint64(from)
-		if res := launchKernel(t, k, uint32(grid), bx, by, &a); res != driver.Success {
+		if res := launchKernel(t, k, uint32(grid), blockThreads, &a); res != driver.Success {
 			return t.err("launch "+name, res)
 		}
 		i := outer - 1

@@ -150,21 +150,26 @@ func BenchmarkDeviceStrided(b *testing.B) {
 		return must(memview.FromDesc(&dlpack.Desc{Data: uintptr(buf.Ptr()), Device: buf.DLDevice(), DType: dt, Shape: shape, Strides: strides}, memview.Unowned()))
 	}
 	plain := func() error { return device.Copy(dst, src, s) }
-	b.Run("transpose f32", func(b *testing.B) {
-		to := view(dst, dlpack.Float32, ints(cols, rows), nil)
-		from := view(src, dlpack.Float32, ints(rows, cols), nil).Transpose()
-		ratio(b, s, n, plain, func() error { return memview.CopyOn(to, from, s.View()) })
-	})
-	b.Run("transpose f64", func(b *testing.B) {
-		to := view(dst, dlpack.Float64, ints(cols/2, rows), nil)
-		from := view(src, dlpack.Float64, ints(rows, cols/2), nil).Transpose()
-		ratio(b, s, n, plain, func() error { return memview.CopyOn(to, from, s.View()) })
-	})
-	b.Run("transpose f16", func(b *testing.B) {
-		to := view(dst, dlpack.Float16, ints(cols*2, rows), nil)
-		from := view(src, dlpack.Float16, ints(rows, cols*2), nil).Transpose()
-		ratio(b, s, n, plain, func() error { return memview.CopyOn(to, from, s.View()) })
-	})
+	transpose := func(name string, dt dlpack.DataType, rows, cols int64) {
+		b.Run("transpose "+name, func(b *testing.B) {
+			size := rows * cols * int64(dt.ItemSize())
+			to := view(dst, dt, ints(cols, rows), nil)
+			from := view(src, dt, ints(rows, cols), nil).Transpose()
+			same := func() error {
+				return d.Driver().MemcpyAsync(s.Context().Handle(), dst.Ptr(), src.Ptr(), uintptr(size), s.Handle()).Err()
+			}
+			ratio(b, s, size, same, func() error { return memview.CopyOn(to, from, s.View()) })
+		})
+	}
+	transpose("f32", dlpack.Float32, rows, cols)
+	transpose("f64", dlpack.Float64, rows, cols/2)
+	transpose("f16", dlpack.Float16, rows, cols*2)
+	transpose("u8", dlpack.UInt8, rows, cols*4)
+	transpose("c128", dlpack.Complex128, rows, cols/4)
+	transpose("f32 odd", dlpack.Float32, rows-1, cols-1)
+	transpose("f32 tall", dlpack.Float32, rows*64, cols/64)
+	transpose("f32 wide", dlpack.Float32, rows/64, cols*64)
+	transpose("f64 square", dlpack.Float64, rows, rows)
 	b.Run("NCHW to NHWC f32", func(b *testing.B) {
 		e := int64(64)
 		if !testdriver.Real() {

@@ -21,7 +21,7 @@ var launchBlocks = sync.Pool{New: func() any { return new(launchBlock) }}
 
 // launchKernel queues a kernel on the stream of a transfer. The driver copies
 // the parameters before it returns.
-func launchKernel(t *transfer, k driver.KernelHandle, grid, bx, by uint32, a *kernels.Args) driver.Result {
+func launchKernel(t *transfer, k driver.KernelHandle, grid, block uint32, a *kernels.Args) driver.Result {
 	b := launchBlocks.Get().(*launchBlock)
 	defer launchBlocks.Put(b)
 	var pin runtime.Pinner
@@ -37,5 +37,5 @@ func launchKernel(t *transfer, k driver.KernelHandle, grid, bx, by uint32, a *ke
 	}
 	// The driver takes a kernel in place of a function, and finds the function
 	// for the current context.
-	return t.d.LaunchKernel(t.ctx, driver.FunctionHandle(k), grid, 1, 1, bx, by, 1, 0, t.s, nil, unsafe.Pointer(&b.extra)) // SAFETY: as above.
+	return t.d.LaunchKernel(t.ctx, driver.FunctionHandle(k), grid, 1, 1, block, 1, 1, 0, t.s, nil, unsafe.Pointer(&b.extra)) // SAFETY: as above.
 }

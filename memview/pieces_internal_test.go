@@ -71,11 +71,62 @@ func TestFit(t *testing.T) {
 			require.Zero(t, (int64(src)+so)%q.item)
 		})
 		require.Positive(t, q.n)
-		r := q
-		if r.tiled() > 0 {
-			require.Equal(t, bytesOf(&q), bytesOf(&r))
-			require.Equal(t, r.item, r.dst[r.n-1])
-			require.Equal(t, r.item, r.src[r.n-2])
-		}
 	})
+}
+
+// TestTiled checks what kernels that work by tiles are given: the same bytes,
+// dense axes where they expect them, aligned for the words they move, and as many
+// tiles as there are.
+func TestTiled(t *testing.T) {
+	tiles := 0
+	rapid.Check(t, func(t *rapid.T) {
+		p := copyPlan{n: rapid.IntRange(2, 4).Draw(t, "axes"), item: rapid.SampledFrom([]int64{1, 2, 4, 8, 16}).Draw(t, "item")}
+		k := rapid.IntRange(0, p.n-2).Draw(t, "dense in src")
+		for i := range p.n {
+			p.shape[i] = rapid.Int64Range(1, 3).Draw(t, "extent")
+			if i == k || i == p.n-1 {
+				p.shape[i] = rapid.SampledFrom([]int64{3, 15, 16, 31, 32, 33, 64, 65, 100, 128}).Draw(t, "long extent")
+			}
+		}
+		p.denseSteps(&p.dst)
+		pitch := rapid.Int64Range(0, 3).Draw(t, "gap") * p.item
+		step := p.item * p.shape[k]
+		for i := p.n - 1; i >= 0; i-- {
+			p.src[i] = p.item
+			if i != k {
+				p.src[i] = step + pitch
+				step = p.src[i] * p.shape[i]
+			}
+		}
+		if rapid.Bool().Draw(t, "backwards") {
+			p.srcBase, p.src[k] = (p.shape[k]-1)*p.item, -p.item
+		}
+		dst, src := uint64(rapid.Int64Range(0, 8).Draw(t, "to")*p.item), uint64(rapid.Int64Range(0, 8).Draw(t, "from")*p.item)
+		bytesOf := func(p *copyPlan) map[int64]int64 {
+			m := map[int64]int64{}
+			p.walk(func(do, so int64) { m[do] = so })
+			return m
+		}
+		q := p
+		tile, n := q.tiled(dst, src)
+		if tile == nil {
+			require.True(t, p.shape[k] < minTile || p.shape[p.n-1] < minTile)
+			return
+		}
+		tiles++
+		require.Equal(t, bytesOf(&p), bytesOf(&q))
+		require.Equal(t, q.item, q.dst[q.n-1])
+		require.Equal(t, q.item, q.src[q.n-2])
+		require.Equal(t, q.item, tile.Width)
+		count := (q.shape[q.n-2] + tile.Rows - 1) / tile.Rows * ((q.shape[q.n-1] + tile.Cols - 1) / tile.Cols)
+		for i := range q.n - 2 {
+			count *= q.shape[i]
+			require.Zero(t, (q.dst[i]|q.src[i])%tile.Word)
+		}
+		require.Equal(t, count, n)
+		require.Zero(t, (q.dst[q.n-2]|q.src[q.n-1])%tile.Word)
+		require.Zero(t, (int64(dst)+q.dstBase)%tile.Word)
+		require.Zero(t, (int64(src)+q.srcBase)%tile.Word)
+	})
+	require.Positive(t, tiles)
 }

@@ -15,13 +15,18 @@ import (
 )
 
 func init() {
-	for _, w := range kernels.Widths {
-		for _, name := range []string{kernels.Strided(w, false), kernels.Strided(w, true), kernels.Transpose(w)} {
-			err := soft.RegisterKernel(name, []soft.ParamInfo{{Size: kernels.ArgsSize, Align: 8}}, func(l *soft.Launch) { run(l, uint64(w)) })
-			if err != nil {
-				panic(err) // the names are constants
-			}
+	register := func(name string, width int64) {
+		err := soft.RegisterKernel(name, []soft.ParamInfo{{Size: kernels.ArgsSize, Align: 8}}, func(l *soft.Launch) { run(l, uint64(width)) })
+		if err != nil {
+			panic(err) // the names are constants
 		}
+	}
+	for _, w := range kernels.Widths {
+		register(kernels.Strided(w, false), w)
+		register(kernels.Strided(w, true), w)
+	}
+	for _, t := range kernels.Tiles {
+		register(t.Name, t.Width)
 	}
 	kernels.SetSoft(func() []byte { return soft.Image(kernels.Names()...) })
 }

@@ -71,31 +71,143 @@ __device__ __forceinline__ void strided(const ho_args &a)
 	}
 }
 
+// Words as the memory has them, of global memory: an address of the generic
+// space might be that of shared memory, and the compiler would keep loads
+// behind stores there.
+struct alignas(8) w8 {
+	u32 x, y;
+};
+struct alignas(16) w16 {
+	u32 x, y, z, w;
+};
+
+__device__ __forceinline__ void load(u64 p, unsigned char &v)
+{
+	u32 w;
+	asm volatile("ld.global.u8 %0, [%1];" : "=r"(w) : "l"(p));
+	v = (unsigned char)w;
+}
+__device__ __forceinline__ void load(u64 p, unsigned short &v)
+{
+	asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(p));
+}
+__device__ __forceinline__ void load(u64 p, u32 &v)
+{
+	asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p));
+}
+__device__ __forceinline__ void load(u64 p, w8 &v)
+{
+	asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+}
+__device__ __forceinline__ void load(u64 p, w16 &v)
+{
+	asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+		     : "l"(p));
+}
+__device__ __forceinline__ void store(u64 p, unsigned char v)
+{
+	asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"((u32)v));
+}
+__device__ __forceinline__ void store(u64 p, unsigned short v)
+{
+	asm volatile("st.global.u16 [%0], %1;" ::"l"(p), "h"(v));
+}
+__device__ __forceinline__ void store(u64 p, u32 v)
+{
+	asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(v));
+}
+__device__ __forceinline__ void store(u64 p, w8 v)
+{
+	asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.x), "r"(v.y));
+}
+__device__ __forceinline__ void store(u64 p, w16 v)
+{
+	asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w));
+}
+
+// turn makes the columns of a square rows: V words of V elements each.
+__device__ __forceinline__ void turn(unsigned char (&)[1]) {}
+__device__ __forceinline__ void turn(unsigned short (&)[1]) {}
+__device__ __forceinline__ void turn(u32 (&)[1]) {}
+__device__ __forceinline__ void turn(w8 (&)[1]) {}
+__device__ __forceinline__ void turn(w16 (&)[1]) {}
+
+__device__ __forceinline__ void turn(w8 (&a)[2]) // of 4 bytes
+{
+	u32 t = a[0].y;
+	a[0].y = a[1].x;
+	a[1].x = t;
+}
+
+__device__ __forceinline__ void turn(w8 (&a)[4]) // of 2 bytes
+{
+	const w8 b[4] = {a[0], a[1], a[2], a[3]};
+	a[0] = {__byte_perm(b[0].x, b[1].x, 0x5410), __byte_perm(b[2].x, b[3].x, 0x5410)};
+	a[1] = {__byte_perm(b[0].x, b[1].x, 0x7632), __byte_perm(b[2].x, b[3].x, 0x7632)};
+	a[2] = {__byte_perm(b[0].y, b[1].y, 0x5410), __byte_perm(b[2].y, b[3].y, 0x5410)};
+	a[3] = {__byte_perm(b[0].y, b[1].y, 0x7632), __byte_perm(b[2].y, b[3].y, 0x7632)};
+}
+
+__device__ __forceinline__ void turn4(u32 a, u32 b, u32 c, u32 d, u32 &e, u32 &f, u32 &g, u32 &h)
+{
+	const u32 ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);
+	const u32 AB = __byte_perm(a, b, 0x7362), CD = __byte_perm(c, d, 0x7362);
+	e = __byte_perm(ab, cd, 0x5410);
+	f = __byte_perm(ab, cd, 0x7632);
+	g = __byte_perm(AB, CD, 0x5410);
+	h = __byte_perm(AB, CD, 0x7632);
+}
+
+__device__ __forceinline__ void turn(u32 (&a)[4]) // of 1 byte
+{
+	turn4(a[0], a[1], a[2], a[3], a[0], a[1], a[2], a[3]);
+}
+
+__device__ __forceinline__ void turn(w8 (&a)[8]) // of 1 byte
+{
+	w8 b[8];
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		b[i] = a[i];
+	turn4(b[0].x, b[1].x, b[2].x, b[3].x, a[0].x, a[1].x, a[2].x, a[3].x);
+	turn4(b[4].x, b[5].x, b[6].x, b[7].x, a[0].y, a[1].y, a[2].y, a[3].y);
+	turn4(b[0].y, b[1].y, b[2].y, b[3].y, a[4].x, a[5].x, a[6].x, a[7].x);
+	turn4(b[4].y, b[5].y, b[6].y, b[7].y, a[4].y, a[5].y, a[6].y, a[7].y);
+}
+
 // The last axis is dense in dst, the one before it is dense in src, and the
-// others are a batch: tiles go through shared memory, so that both sides see
-// whole lines. A block has 32 x 8 threads and moves one tile. Neighbouring
-// blocks move tiles of a band BAND tiles wide, so that the blocks that run at
-// one time share pages on both sides.
-template <typename T, int TILE>
+// others are a batch: tiles of ROWS along the latter by COLS along the former go
+// through shared memory, so that both sides see whole lines. A block of 256
+// threads moves one tile. Elements of type T are moved as words W, to which all
+// addresses and strides are aligned: a thread loads all its words at once, so that
+// enough bytes are under way, and turns squares of them in registers. Which
+// column of the tile a word is in depends on its row, so that no two lanes want
+// one bank. Neighbouring blocks write neighbouring tiles.
+template <typename T, typename W, int ROWS, int COLS>
 __device__ __forceinline__ void transpose(const ho_args &a)
 {
-	enum { BAND = 16, ROWS = 8 };
-	__shared__ T tile[TILE][TILE + 1];
+	enum {
+		THREADS = 256,
+		V = sizeof(W) / sizeof(T), // elements of a word
+		DOWN = ROWS / V,           // words of a tile along src's dense axis
+		ACROSS = COLS / V,         // and along dst's
+		LOADS = ACROSS / (THREADS / DOWN), // squares a thread loads
+	};
+	static_assert(THREADS % DOWN == 0 && THREADS % ACROSS == 0 && LOADS * (THREADS / DOWN) == ACROSS, "shape");
+	static_assert((ACROSS & (ACROSS - 1)) == 0 && ROWS % (THREADS / ACROSS) == 0, "shape");
+	__shared__ W tile[ROWS * ACROSS];
 
-	const int n = (int)a.n;
+	const int n = (int)a.n, t = (int)threadIdx.x;
 	const u64 rows = a.shape[n - 2], cols = a.shape[n - 1];
-	const u32 down = (u32)((rows + TILE - 1) / TILE), across = (u32)((cols + TILE - 1) / TILE);
+	const u32 down = (u32)((rows + ROWS - 1) / ROWS), across = (u32)((cols + COLS - 1) / COLS);
 	const i64 dst_row = a.dst_step[n - 2], src_col = a.src_step[n - 1];
 
 	// Which tile of which matrix of the batch.
-	const u32 plane = down * across;
-	u32 batch = blockIdx.x / plane;
-	const u32 at = blockIdx.x - batch * plane;
-	const u32 band = at / (BAND * down);
-	const u32 left = band * BAND;
-	const u32 width = min((u32)BAND, across - left);
-	const u32 in_band = at - left * down;
-	const u32 ty = in_band / width, tx = left + (in_band - ty * width);
+	const u32 row_of_tiles = blockIdx.x / across;
+	const u32 tx = blockIdx.x - row_of_tiles * across;
+	u32 batch = row_of_tiles / down;
+	const u32 ty = row_of_tiles - batch * down;
 
 	u64 dst = a.dst, src = a.src;
 	for (int k = n - 3; k >= 0; k--) {
@@ -106,46 +218,80 @@ __device__ __forceinline__ void transpose(const ho_args &a)
 		batch = q;
 	}
 
-	const u64 row0 = (u64)ty * TILE, col0 = (u64)tx * TILE;
-	const int x = threadIdx.x, y = threadIdx.y;
+	const u64 row0 = (u64)ty * ROWS, col0 = (u64)tx * COLS;
 	src += row0 * sizeof(T) + (i64)col0 * src_col;
 	dst += (i64)row0 * dst_row + col0 * sizeof(T);
 
-	if (row0 + TILE <= rows && col0 + TILE <= cols) {
+	if (row0 + ROWS <= rows && col0 + COLS <= cols) {
+		const int x = t % DOWN, y = t / DOWN;
+		const u64 from = src + (u64)x * sizeof(W) + (i64)(y * V) * src_col;
+		W word[LOADS][V];
 #pragma unroll
-		for (int c = 0; c < TILE; c += ROWS)
+		for (int i = 0; i < LOADS; i++)
 #pragma unroll
-			for (int r = 0; r < TILE; r += 32)
-				tile[c + y][r + x] = *(const T *)(src + (r + x) * sizeof(T) + (i64)(c + y) * src_col);
+			for (int j = 0; j < V; j++)
+				load(from + (i64)(i * (THREADS / DOWN) * V + j) * src_col, word[i][j]);
+#pragma unroll
+		for (int i = 0; i < LOADS; i++) {
+			turn(word[i]);
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				tile[(x * V + j) * ACROSS + ((y + i * (THREADS / DOWN)) ^ (x & (ACROSS - 1)))] = word[i][j];
+		}
 		__syncthreads();
+		const int c = t % ACROSS, r0 = t / ACROSS;
+		const u64 to = dst + (u64)c * sizeof(W) + (i64)r0 * dst_row;
 #pragma unroll
-		for (int r = 0; r < TILE; r += ROWS)
-#pragma unroll
-			for (int c = 0; c < TILE; c += 32)
-				*(T *)(dst + (i64)(r + y) * dst_row + (c + x) * sizeof(T)) = tile[c + x][r + y];
+		for (int r = 0; r < ROWS; r += THREADS / ACROSS)
+			store(to + (i64)r * dst_row, tile[(r0 + r) * ACROSS + (c ^ ((r0 + r) / V & (ACROSS - 1)))]);
 		return;
 	}
-	for (int c = y; c < TILE; c += ROWS)
-		for (int r = x; r < TILE; r += 32)
-			if (row0 + r < rows && col0 + c < cols)
-				tile[c][r] = *(const T *)(src + r * sizeof(T) + (i64)c * src_col);
+
+	// At the edges element by element, as far as there are any.
+	T *cell = (T *)tile;
+	const int x = t % 32, y = t / 32;
+	const int height = (int)min((u64)ROWS, rows - row0), width = (int)min((u64)COLS, cols - col0);
+#define HO_CELL(r, c) cell[(r) * COLS + ((((c) / V) ^ ((r) / V & (ACROSS - 1))) * V + (c) % V)]
+#pragma unroll 1
+	for (int c = y; c < width; c += THREADS / 32)
+		for (int r = x; r < height; r += 32)
+			load(src + (u64)r * sizeof(T) + (i64)c * src_col, HO_CELL(r, c));
 	__syncthreads();
-	for (int r = y; r < TILE; r += ROWS)
-		for (int c = x; c < TILE; c += 32)
-			if (row0 + r < rows && col0 + c < cols)
-				*(T *)(dst + (i64)r * dst_row + c * sizeof(T)) = tile[c][r];
+#pragma unroll 1
+	for (int r = y; r < height; r += THREADS / 32)
+		for (int c = x; c < width; c += 32)
+			store(dst + (i64)r * dst_row + (u64)c * sizeof(T), HO_CELL(r, c));
 }
 
-#define KERNELS(BYTES, T, TILE)                                                                             \
-	extern "C" __global__ void __launch_bounds__(256)                                                   \
-	    ho_copy_strided_##BYTES##_32(const __grid_constant__ ho_args a) { strided<T, u32>(a); }         \
-	extern "C" __global__ void __launch_bounds__(256)                                                   \
-	    ho_copy_strided_##BYTES##_64(const __grid_constant__ ho_args a) { strided<T, u64>(a); }         \
-	extern "C" __global__ void __launch_bounds__(256)                                                   \
-	    ho_copy_transpose_##BYTES(const __grid_constant__ ho_args a) { transpose<T, TILE>(a); }
+#define STRIDED(BYTES, T)                                                                             \
+	extern "C" __global__ void __launch_bounds__(256)                                             \
+	    ho_copy_strided_##BYTES##_32(const __grid_constant__ ho_args a) { strided<T, u32>(a); }   \
+	extern "C" __global__ void __launch_bounds__(256)                                             \
+	    ho_copy_strided_##BYTES##_64(const __grid_constant__ ho_args a) { strided<T, u64>(a); }
 
-KERNELS(1, unsigned char, 64)
-KERNELS(2, unsigned short, 64)
-KERNELS(4, u32, 64)
-KERNELS(8, u64, 64)
-KERNELS(16, uint4, 32)
+STRIDED(1, unsigned char)
+STRIDED(2, unsigned short)
+STRIDED(4, u32)
+STRIDED(8, u64)
+STRIDED(16, uint4)
+
+// Named by the bytes of an element and of a word, and by the tile: the list
+// Tiles in kernels.go.
+#define TRANSPOSE(BYTES, T, WORD, W, ROWS, COLS)                                                      \
+	extern "C" __global__ void __launch_bounds__(256)                                             \
+	    ho_copy_transpose_##BYTES##_##WORD##_##ROWS##x##COLS(const __grid_constant__ ho_args a)   \
+	{                                                                                             \
+		transpose<T, W, ROWS, COLS>(a);                                                       \
+	}
+
+TRANSPOSE(1, unsigned char, 8, w8, 256, 128)
+TRANSPOSE(1, unsigned char, 4, u32, 128, 64)
+TRANSPOSE(1, unsigned char, 1, unsigned char, 64, 64)
+TRANSPOSE(2, unsigned short, 8, w8, 128, 128)
+TRANSPOSE(2, unsigned short, 8, w8, 64, 64)
+TRANSPOSE(2, unsigned short, 2, unsigned short, 64, 64)
+TRANSPOSE(4, u32, 8, w8, 64, 64)
+TRANSPOSE(4, u32, 4, u32, 64, 64)
+TRANSPOSE(8, w8, 8, w8, 64, 64)
+TRANSPOSE(8, w8, 8, w8, 32, 32)
+TRANSPOSE(16, w16, 16, w16, 32, 16)

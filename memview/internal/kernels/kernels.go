@@ -45,24 +45,56 @@ func Strided(width int64, wide bool) string {
 	return "ho_copy_strided_" + strconv.FormatInt(width, 10) + bits
 }
 
-// Transpose returns the name of the kernel for copies whose last axis is dense
-// in dst, and the one before it dense in src.
-func Transpose(width int64) string { return "ho_copy_transpose_" + strconv.FormatInt(width, 10) }
+// Tile is a kernel for copies whose last axis is dense in dst, and the one
+// before it dense in src. A block moves a tile.
+type Tile struct {
+	Name       string
+	Width      int64 // bytes of an element
+	Word       int64 // bytes to which all addresses and steps have to be aligned
+	Rows, Cols int64 // of a tile: along the axis that is dense in src, and in dst
+}
 
-// Tile returns the edge of the square that one block of a transposing kernel
-// moves.
-func Tile(width int64) int64 {
-	if width == 16 {
-		return 32
+// Tiles lists those kernels, the faster ones of a width first. The last one of
+// a width suits every copy; the others those that fill their tiles.
+var Tiles = [...]Tile{
+	tile(1, 8, 256, 128), tile(1, 4, 128, 64), tile(1, 1, 64, 64),
+	tile(2, 8, 128, 128), tile(2, 8, 64, 64), tile(2, 2, 64, 64),
+	tile(4, 8, 64, 64), tile(4, 4, 64, 64),
+	tile(8, 8, 64, 64), tile(8, 8, 32, 32),
+	tile(16, 16, 32, 16),
+}
+
+func tile(width, word, rows, cols int64) Tile {
+	d := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return Tile{"ho_copy_transpose_" + d(width) + "_" + d(word) + "_" + d(rows) + "x" + d(cols), width, word, rows, cols}
+}
+
+// Pick returns the kernel for elements of a width, and nil if there is none. All
+// addresses and steps but the dense ones are multiples of align; the two dense axes
+// have rows (in src) and cols (in dst) elements.
+func Pick(width, align, rows, cols int64) *Tile {
+	var last *Tile
+	for i := range Tiles {
+		t := &Tiles[i]
+		if t.Width != width {
+			continue
+		}
+		if align%t.Word == 0 && rows >= t.Rows && cols >= t.Cols {
+			return t
+		}
+		last = t
 	}
-	return 64
+	return last
 }
 
 // Names returns the names of all kernels.
 func Names() []string {
 	var n []string
 	for _, w := range Widths {
-		n = append(n, Strided(w, false), Strided(w, true), Transpose(w))
+		n = append(n, Strided(w, false), Strided(w, true))
+	}
+	for _, t := range Tiles {
+		n = append(n, t.Name)
 	}
 	return n
 }
