@@ -11,7 +11,7 @@ import (
 // python is the Python half, which runs in child processes. The file rules.json
 // comes from package rules.
 //
-//go:embed py/handoff_conformance/*.py py/handoff_conformance/helper.c py/handoff_conformance/rules.json
+//go:embed py/handoff_conformance/*.py py/handoff_conformance/helper.c py/handoff_conformance/nanobind_target.cpp py/handoff_conformance/rules.json
 var python embed.FS
 
 // unpack writes the Python half into a new folder, which the caller removes.

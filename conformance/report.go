@@ -124,6 +124,10 @@ type Cell struct {
 	What string `json:"what"`
 	// How is the exception of a refusal.
 	How string `json:"how,omitempty"`
+	// Blame says who fails with a partner that keeps the rules too, where an
+	// exchange crashed or gave other elements: "producer", "consumer", "both", or
+	// "together" if each alone is fine.
+	Blame string `json:"blame,omitempty"`
 	// Lost: read-only memory came out writable.
 	Lost bool `json:"lost,omitempty"`
 }

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,6 +39,10 @@ type Options struct {
 	NoRules bool
 	// Workers is the number of child processes at a time, 2 if 0.
 	Workers int
+	// NoPreload makes every child import its libraries itself. Otherwise
+	// children are forked from a process that has imported those that are known
+	// to stand that.
+	NoPreload bool
 	// Silence is how long a child may say nothing before it counts as hung,
 	// 30 s if 0.
 	Silence time.Duration
@@ -69,37 +73,59 @@ func Run(ctx context.Context, targets []string, o Options) (*Report, error) {
 	if err := r.prepare(filepath.Join(dir, "py")); err != nil {
 		return nil, err
 	}
+	r.temp = dir
 	report := &Report{
 		Suite: 1, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Started: start.UTC().Format(time.RFC3339), Targets: make([]Target, len(targets)),
 	}
-	var jobs []func()
+	// Jobs with the same heaviest library are a group, so that it is imported
+	// once for all of them.
+	groups := map[string]*group{}
+	add := func(job func(*server), targets ...string) {
+		slices.SortStableFunc(targets, func(a, b string) int { return weight(b) - weight(a) })
+		g := groups[targets[0]]
+		if g == nil {
+			g = &group{}
+			groups[targets[0]] = g
+			r.groups = append(r.groups, g)
+		}
+		g.jobs = append(g.jobs, func(s *server) {
+			s.inside(targets...)
+			job(s)
+		})
+	}
 	for i, name := range targets {
 		report.Targets[i] = Target{Name: name}
 		if !o.NoRules {
-			jobs = append(jobs, func() { r.target(&report.Targets[i]) })
+			add(func(s *server) { r.target(s, &report.Targets[i]) }, name)
+			r.total += len(r.checks)
 		}
 	}
 	if o.Matrix {
-		report.Pairs = make([]Pair, 0, len(targets)*len(targets))
+		at := map[[2]string]int{}
 		for _, p := range targets {
 			for _, c := range targets {
+				at[[2]string{p, c}] = len(report.Pairs)
 				report.Pairs = append(report.Pairs, Pair{Producer: p, Consumer: c})
-				pair := &report.Pairs[len(report.Pairs)-1]
-				jobs = append(jobs, func() { r.pair(pair) })
 			}
 		}
+		for i, p := range targets {
+			for j, c := range targets[:i+1] {
+				pairs := []*Pair{&report.Pairs[at[[2]string{p, c}]]}
+				if i != j {
+					pairs = append(pairs, &report.Pairs[at[[2]string{c, p}]])
+				}
+				add(func(s *server) {
+					for _, pair := range pairs {
+						r.pair(s, pair)
+					}
+				}, p, c)
+			}
+		}
+		r.total += len(report.Pairs)
 	}
-	r.total = len(jobs) * len(r.checks)
-	if !o.NoRules {
-		r.total = len(targets) * len(r.checks)
-	} else {
-		r.total = 0
-	}
-	if o.Matrix {
-		r.total += len(targets) * len(targets)
-	}
-	r.all(jobs)
+	slices.SortStableFunc(r.groups, func(a, b *group) int { return len(b.jobs) - len(a.jobs) })
+	r.all()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -114,11 +140,14 @@ type runner struct {
 	ctx    context.Context //nolint:containedctx // the run's own, for its children
 	env    []string
 	checks []listed // what the Python half has
+	temp   string
 	total  int
 
 	mu      sync.Mutex
 	done    int
 	version string
+	groups  []*group
+	preload map[string]bool // what may be imported before a fork
 }
 
 // listed is a check that the Python half has.
@@ -163,6 +192,10 @@ func (r *runner) prepare(lib string) error {
 	if err != nil {
 		return err
 	}
+	r.preload = map[string]bool{}
+	for _, t := range preloadable {
+		r.preload[t] = !r.NoPreload
+	}
 	dec := json.NewDecoder(bytes.NewReader(out))
 	for dec.More() {
 		var c listed
@@ -188,25 +221,54 @@ func (r *runner) output(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// all runs jobs on the workers.
-func (r *runner) all(jobs []func()) {
-	queue := make(chan func())
+// group are jobs that begin with the same import.
+type group struct {
+	jobs []func(*server)
+	busy int // workers that are at it
+}
+
+// next returns a job: of the group that the worker is at, else of one that no
+// worker is at, else of the one with the most jobs left.
+func (r *runner) next(at **group) func(*server) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := *at
+	if g == nil || len(g.jobs) == 0 {
+		if g != nil {
+			g.busy--
+		}
+		g = nil
+		for _, x := range r.groups {
+			if len(x.jobs) > 0 && (g == nil || x.busy < g.busy || x.busy == g.busy && len(x.jobs) > len(g.jobs)) {
+				g = x
+			}
+		}
+		*at = g
+		if g == nil {
+			return nil
+		}
+		g.busy++
+	}
+	job := g.jobs[0]
+	g.jobs = g.jobs[1:]
+	return job
+}
+
+// all runs the jobs on the workers.
+func (r *runner) all() {
 	var wg sync.WaitGroup
-	for range r.Workers {
+	for i := range r.Workers {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			for job := range queue {
-				if r.ctx.Err() == nil {
-					job()
-				}
+			s := r.serve(i)
+			defer s.stop()
+			var at *group
+			for job := r.next(&at); job != nil && r.ctx.Err() == nil; job = r.next(&at) {
+				job(s)
 			}
 		}()
 	}
-	for _, job := range jobs {
-		queue <- job
-	}
-	close(queue)
 	wg.Wait()
 }
 
@@ -231,9 +293,13 @@ type line struct {
 	Rules   []string          `json:"rules"`
 	At      string            `json:"at"`
 	Rule    string            `json:"rule"`
+	Broke   string            `json:"broke"`
+	What    string            `json:"what"`
 	Done    *Check            `json:"done"`
 	Cell    *Cell             `json:"cell"`
 	End     bool              `json:"end"`
+
+	hung bool
 }
 
 // end says how a child ended before it was through.
@@ -254,58 +320,6 @@ func (e *end) String() string {
 	return s
 }
 
-// child runs the Python half and hands its messages to f. It returns nil if the
-// child came to its end.
-func (r *runner) child(f func(*line), args ...string) *end {
-	ctx, cancel := context.WithCancel(r.ctx)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, r.Python, append([]string{"-m", "handoff_conformance"}, args...)...)
-	cmd.Env, cmd.Dir = r.env, r.Dir
-	var stderr tail
-	cmd.Stderr = &stderr
-	cmd.WaitDelay = time.Second
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return &end{state: err.Error()}
-	}
-	hung := false
-	var mu sync.Mutex
-	watch := time.AfterFunc(r.Silence, func() {
-		mu.Lock()
-		hung = true
-		mu.Unlock()
-		cancel()
-	})
-	through := false
-	for in := bufio.NewReaderSize(stdout, 1<<16); ; {
-		text, err := in.ReadBytes('\n')
-		if err != nil {
-			break
-		}
-		watch.Reset(r.Silence)
-		var l line
-		if json.Unmarshal(text, &l) == nil {
-			through = through || l.End || l.Missing != ""
-			f(&l)
-		}
-	}
-	watch.Stop()
-	err = cmd.Wait()
-	mu.Lock()
-	defer mu.Unlock()
-	if through {
-		return nil
-	}
-	state := "without a word"
-	if err != nil {
-		state = err.Error()
-	}
-	return &end{hung: hung, state: state, stderr: stderr.reason()}
-}
-
 // tail keeps the end of what is written.
 type tail struct{ b []byte }
 
@@ -320,7 +334,7 @@ func (t *tail) Write(p []byte) (int, error) {
 // reason returns the line that says most.
 func (t *tail) reason() string {
 	text := string(t.b)
-	for _, mark := range []string{"Fatal Python error: ", "panic: ", "terminate called"} {
+	for _, mark := range []string{"Fatal Python error: ", "panic: ", "terminate called", "Lost: "} {
 		if i := strings.LastIndex(text, mark); i >= 0 {
 			return firstLine(text[i:])
 		}
@@ -333,7 +347,7 @@ var _ io.Writer = (*tail)(nil)
 
 // target runs the checks of one target, going on behind a check that ended the
 // process.
-func (r *runner) target(t *Target) {
+func (r *runner) target(s *server, t *Target) {
 	begin := time.Now()
 	name := t.Name
 	covered := map[string]bool{}
@@ -349,12 +363,13 @@ func (r *runner) target(t *Target) {
 	for after := ""; ; {
 		var open, at, rule string
 		var openRules []string
+		var broke map[string]string // found before the end
 		args := []string{"run", name, "--after", after}
 		if r.Rules != nil {
 			args = append(args, "--only", strings.Join(r.Rules, ","))
 		}
 		started := time.Now()
-		e := r.child(func(l *line) {
+		e := s.run(func(l *line) {
 			switch {
 			case l.Missing != "":
 				t.Missing = l.Missing
@@ -365,9 +380,15 @@ func (r *runner) target(t *Target) {
 				r.mu.Unlock()
 			case l.Start != "":
 				open, at, rule, openRules = l.Start, "", "", l.Rules
+				broke = map[string]string{}
 				started = time.Now()
 			case l.At != "":
 				at, rule = l.At, l.Rule
+			case l.Broke != "":
+				if was := broke[l.Broke]; was != "" {
+					l.What = was + "; " + l.What
+				}
+				broke[l.Broke] = l.What
 			case l.Done != nil:
 				t.Checks = append(t.Checks, *l.Done)
 				open = ""
@@ -393,12 +414,17 @@ func (r *runner) target(t *Target) {
 			c.Inputs = []string{at}
 		}
 		for _, id := range openRules {
-			if r.Rules != nil && !contains(r.Rules, id) {
+			if r.Rules != nil && !slices.Contains(r.Rules, id) {
 				continue
 			}
-			if rule == "" || id == rule {
+			switch {
+			case id == rule:
 				c.Rules[id] = RuleStatus{Crashed, what}
-			} else {
+			case broke[id] != "":
+				c.Rules[id] = RuleStatus{Broken, broke[id]}
+			case rule == "":
+				c.Rules[id] = RuleStatus{Crashed, what}
+			default:
 				c.Rules[id] = RuleStatus{Skipped, "not decided: " + what}
 			}
 		}
@@ -414,20 +440,11 @@ func (r *runner) target(t *Target) {
 	}
 }
 
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}
-
 // pair runs the cells of one pair of the matrix.
-func (r *runner) pair(p *Pair) {
+func (r *runner) pair(s *server, p *Pair) {
 	for {
 		var open *Cell
-		e := r.child(func(l *line) {
+		e := s.run(func(l *line) {
 			switch {
 			case l.Missing != "":
 				p.Cells = append(p.Cells, Cell{Status: "missing", What: l.Missing})
@@ -447,7 +464,42 @@ func (r *runner) pair(p *Pair) {
 		open.Status, open.What = "crashed", e.String()
 		p.Cells = append(p.Cells, *open)
 	}
+	for i := range p.Cells {
+		if c := &p.Cells[i]; c.Status == "crashed" || c.Status == "wrong" {
+			r.blame(s, p, c, i)
+		}
+	}
 	r.step(1, p.Producer+" > "+p.Consumer)
+}
+
+// blame tries each side of a failed exchange with the reference, which keeps the
+// rules: whoever fails there too is the one.
+func (r *runner) blame(s *server, p *Pair, c *Cell, i int) {
+	fails := func(producer, consumer string) (failed, tried bool) {
+		e := s.run(func(l *line) {
+			if l.Cell != nil && l.Cell.Status != "" {
+				tried = l.Cell.Status != "missing"
+				failed = l.Cell.Status == "crashed" || l.Cell.Status == "wrong"
+			}
+		}, "cell", producer, consumer, "--cell", strconv.Itoa(i))
+		return failed || e != nil, tried || e != nil
+	}
+	producer, ok1 := fails(p.Producer, "reference")
+	consumer, ok2 := fails("reference", p.Consumer)
+	switch {
+	case producer && consumer:
+		c.Blame = "both"
+	case producer:
+		c.Blame = "producer"
+	case consumer:
+		c.Blame = "consumer"
+	case ok1 && ok2:
+		c.Blame = "together"
+	case ok1:
+		c.Blame = "consumer" // the reference has no such array, and the producer's is sound
+	case ok2:
+		c.Blame = "producer"
+	}
 }
 
 // Coverage says how many of the rules the suite decides.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,8 @@ import (
 // installed are left out.
 var everything = []string{
 	"numpy", "ml_dtypes", "jax", "array-api-strict", "tvm-ffi", "pyarrow", "cuda.core", "handoff", "torch",
-	"tensorflow", "paddle",
+	"tensorflow", "paddle", "nanobind", "warp", "handoff@cuda", "torch@cuda", "cupy", "jax@cuda", "numba", "cuda.core@cuda",
+	"warp@cuda",
 }
 
 // conformFlags are the flags of the command.
@@ -35,6 +37,7 @@ type conformFlags struct {
 	rules                               []string
 	list, matrix, noMatrix, allowKnown  bool
 	workers                             int
+	silence                             time.Duration
 }
 
 // errBroken means that a library does not do what it must. The table has said
@@ -51,10 +54,13 @@ Interface, NumPy's array interface, the buffer protocol and __cuda_stream__, and
 against each other.
 
 A target is a library (numpy, ml_dtypes, jax, array-api-strict, tvm-ffi, pyarrow,
-cuda.core, handoff, torch, tensorflow, paddle), "all" for those of them that are
-installed, a module with from_dlpack, or "module:factory" for a function that
-returns an array. Several targets are also tried with each other, which gives
-the matrix.
+cuda.core, handoff, torch, tensorflow, paddle, nanobind, warp), a library with its
+arrays on a GPU (handoff@cuda, torch@cuda, jax@cuda, cuda.core@cuda, warp@cuda,
+cupy, numba), "all" for those of them that can run here, a module with
+from_dlpack, or "module:factory" for a function that returns an array. Several
+targets are also tried with each other, which gives the matrix.
+
+With HANDOFF_DRIVER=soft, handoff@cuda is on the software device.
 
 Every check runs in a child process: a crash is a result. The interpreter is
 that of --python, else of the active environment, else of .venv, else python3.
@@ -88,6 +94,7 @@ Exit status:
 	fl.BoolVar(&f.noMatrix, "no-matrix", false, "do not try the targets with each other")
 	fl.BoolVar(&f.allowKnown, "allow-known", false, "do not fail on deviations that are known and documented")
 	fl.IntVar(&f.workers, "workers", 2, "child processes at a time")
+	fl.DurationVar(&f.silence, "silence", 0, "a child that says nothing for so long is hung (30s)")
 	return cmd
 }
 
@@ -126,16 +133,17 @@ func conform(cmd *cobra.Command, targets []string, f *conformFlags) error {
 			return usageError{fmt.Errorf("baseline: %w", err)}
 		}
 	}
-	all := false
 	var names []string
+	named := map[string]bool{}
 	for _, t := range targets {
 		if t == "all" {
-			all = true
 			names = append(names, everything...)
 		} else {
 			names = append(names, t)
+			named[t] = true
 		}
 	}
+	names = unique(names)
 	python, err := conformPython(f.python)
 	if err != nil {
 		return exitError{3, err}
@@ -143,11 +151,11 @@ func conform(cmd *cobra.Command, targets []string, f *conformFlags) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 	defer stop()
 	o := conformance.Options{
-		Python: python, Rules: f.rules, Workers: f.workers, NoRules: f.matrix,
+		Python: python, Rules: f.rules, Workers: f.workers, Silence: f.silence, NoRules: f.matrix,
 		Matrix: len(names) > 1 && !f.noMatrix && f.rules == nil || f.matrix,
 	}
-	if all {
-		if names, err = installed(ctx, python, names); err != nil {
+	if slices.Contains(targets, "all") {
+		if names, err = installed(ctx, python, names, named); err != nil {
 			return exitError{3, err}
 		}
 	}
@@ -190,20 +198,48 @@ func verdict(r *conformance.Report, allowKnown bool) error {
 	return nil
 }
 
-// installed leaves out what the interpreter does not have.
-func installed(ctx context.Context, python string, names []string) ([]string, error) {
-	modules := map[string]string{
-		"array-api-strict": "array_api_strict", "tvm-ffi": "tvm_ffi", "cuda.core": "cuda.core",
-	}
-	var code strings.Builder
-	code.WriteString("import importlib.util\ndef have(m):\n try: return importlib.util.find_spec(m) is not None\n except ModuleNotFoundError: return False\n")
+// unique leaves out what was named before.
+func unique(names []string) []string {
+	var out []string
 	for _, n := range names {
-		m := n
-		if other, ok := modules[n]; ok {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// installed leaves out what the interpreter does not have, and what needs a GPU
+// where there is none, unless it was named.
+func installed(ctx context.Context, python string, names []string, named map[string]bool) ([]string, error) {
+	modules := map[string]string{"array-api-strict": "array_api_strict", "tvm-ffi": "tvm_ffi"}
+	var code strings.Builder
+	code.WriteString(`import ctypes, importlib.util, os
+def have(m):
+ try: return importlib.util.find_spec(m) is not None
+ except ModuleNotFoundError: return False
+def gpu():
+ try:
+  d, n = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+  return d.cuInit(0) == 0 and d.cuDeviceGetCount(ctypes.byref(n)) == 0 and n.value > 0
+ except OSError: return False
+gpu = gpu()
+`)
+	for _, n := range names {
+		m, where, _ := strings.Cut(n, "@")
+		if other, ok := modules[m]; ok {
 			m = other
 		}
 		m, _, _ = strings.Cut(m, ":")
-		fmt.Fprintf(&code, "print(int(have(%q)))\n", m)
+		need := "True"
+		switch {
+		case named[n]:
+		case n == "handoff@cuda":
+			need = `(gpu or os.environ.get("HANDOFF_DRIVER") == "soft")`
+		case where != "" || n == "cupy" || n == "numba":
+			need = "gpu"
+		}
+		fmt.Fprintf(&code, "print(int(%s or have(%q) and %s))\n", map[bool]string{true: "True", false: "False"}[named[n]], m, need)
 	}
 	out, err := runPython(ctx, python, code.String())
 	if err != nil {

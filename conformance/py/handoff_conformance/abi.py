@@ -152,6 +152,39 @@ libc.pthread_create.argtypes = [c_void_p, c_void_p, c_void_p, c_void_p]
 libc.pthread_join.argtypes = [c_uint64, c_void_p]
 PROT_NONE, PROT_READ, PROT_RW = 0, 1, 3
 
+# Where the arrays of the target are, if not in host memory: see gpu.py.
+machine: Any = None
+
+
+def home() -> tuple[int, int]:
+    """The device of the tensors that are built by hand: that of the target."""
+    return machine.device if machine is not None else (1, 0)
+
+
+def on_device() -> bool:
+    return home()[0] == 2
+
+
+def readable(device_type: int) -> bool:
+    """Whether the bytes of memory of a kind can be looked at."""
+    return device_type in (1, 3, 11, 13) or (device_type == 2 and on_device())
+
+
+def peek(address: int, size: int) -> bytes:
+    """The bytes at an address of the host or of the device."""
+    if on_device() and machine.owns(address):
+        return bytes(machine.read(address, size))
+    return ctypes.string_at(address, size)
+
+
+def poke(address: int, data: bytes) -> None:
+    """Writes bytes of the host or of the device."""
+    if on_device() and machine.owns(address):
+        machine.write(address, data)
+    else:
+        ctypes.memmove(address, data, len(data))
+
+
 _names: dict[bytes, int] = {}
 _alive: list[Any] = []  # what C may still call into
 
@@ -210,7 +243,8 @@ class Record(ctypes.Structure):
 class Managed:
     """One managed tensor built by hand. `deleted` counts the deleter's calls, `wrong` those with another address.
 
-    The data are `size` bytes at `base`, filled with float32 values 0, 1, 2, ... unless fill is given.
+    The data are 8192 bytes at `base`, filled with float32 values 0, 1, 2, ... unless fill is given. They are on
+    the device of the target, unless a device or an address is named.
     """
 
     def __init__(
@@ -221,7 +255,7 @@ class Managed:
         versioned: bool = True,
         version: tuple[int, int] = (1, 0),
         dtype: tuple[int, int, int] = (2, 32, 1),
-        device: tuple[int, int] = (1, 0),
+        device: tuple[int, int] | None = None,
         flags: int = 0,
         ndim: int | None = None,
         null_shape: bool = False,
@@ -236,10 +270,17 @@ class Managed:
     ) -> None:
         self.made = 0
         self.keep: Any = None  # what an export keeps alive until its deleter has run
-        self.memory = Pages(8192)
-        self.base = self.memory.address
         fill = struct.pack("<1024f", *range(1024)) if fill is None else fill
-        ctypes.memmove(self.base + shift, fill, min(len(fill), 8192 - shift))
+        fill = fill[: 8192 - shift]
+        self.memory: Pages | None = None
+        if device is None and data is None and on_device():
+            self.base = machine.allocate(8192)
+            machine.write(self.base + shift, fill)
+        else:
+            self.memory = Pages(8192)
+            self.base = self.memory.address
+            ctypes.memmove(self.base + shift, fill, len(fill))
+        device = home() if device is None else device
         self.kind = DLManagedTensorVersioned if versioned else DLManagedTensor
         self.versioned = versioned
         self.head = Pages(2 * PAGE)
@@ -265,7 +306,7 @@ class Managed:
         self.record = Record.from_address(self.note.address)
         self.record.expected = self.address
         if poison:
-            for i, pages in enumerate((self.memory, self.head, self.lists)):
+            for i, pages in enumerate(filter(None, (self.head, self.lists, self.memory))):
                 self.record.poison[2 * i], self.record.poison[2 * i + 1] = pages.address, pages.size
         self.struct.manager_ctx = ctypes.addressof(self.record)
         self.has_deleter = bool(deleter)
@@ -379,7 +420,7 @@ def read(address: int, shape: Sequence[int], strides: Sequence[int], dtype: tupl
     fmt = _CODES.get((code, bits)) if lanes == 1 else None
     out: list[Any] = []
     for o in offsets(shape, strides):
-        raw = ctypes.string_at(address + o * size, size)
+        raw = peek(address + o * size, size)
         if fmt is None:
             out.append(int.from_bytes(raw, "little"))
             continue

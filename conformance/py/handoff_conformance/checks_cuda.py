@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+from . import abi
 from .checks_host import TYPESTR
 from .checks_producer import simple
 from .core import Skip, Verdict, attempt, brief, check
@@ -125,9 +126,14 @@ def cai_stream_of_idle(t: Target, v: Verdict) -> None:
     v.expect(t.stream_alive(s), "R193", f"stream {s} is gone while its array lives")
 
 
+def address() -> int:
+    """Device memory where there is any, else an address that nobody may read."""
+    return int(abi.machine.allocate(4096)) if abi.on_device() else WILD
+
+
 class _CAI:
     def __init__(self, **change: Any) -> None:
-        self.d: Any = {"shape": (2, 3), "typestr": "<f4", "data": (WILD, False), "version": 3}
+        self.d: Any = {"shape": (2, 3), "typestr": "<f4", "data": (address(), False), "version": 3}
         self.d.update(change)
         self.d = {k: w for k, w in self.d.items() if w is not ...}
 
@@ -185,7 +191,7 @@ def cai_taken(t: Target, v: Verdict) -> None:
             got, lerr = attempt(t.look, r)
             v.expect(got is None or tuple(got.strides) == (3, 1), "R177", f"strides {got and got.strides}")
     v.input("data (address, True)")
-    r, err = attempt(take, _CAI(data=(WILD, True)))
+    r, err = attempt(take, _CAI(data=(address(), True)))
     if err is None:
         got, lerr = attempt(t.look, r)
         v.expect(got is None or got.readonly is True, "R175", "the view says that it may be written")

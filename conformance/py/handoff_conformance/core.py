@@ -55,6 +55,7 @@ class Verdict:
     inputs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     tell: Callable[[str, str], None] | None = None
+    found: Callable[[str, str], None] | None = None
 
     def input(self, text: str, rule: str = "") -> None:
         """Says what the target is given next, and which rule is at stake should the process end."""
@@ -68,6 +69,8 @@ class Verdict:
         if not ok:
             at = f" [{self.inputs[-1]}]" if self.inputs else ""
             self.broken.setdefault(rule, []).append(what + at)
+            if self.found is not None:
+                self.found(rule, what + at)
         return bool(ok)
 
     def skip(self, rule: str, why: str) -> None:
@@ -79,12 +82,18 @@ class Verdict:
         self.notes.append(text)
 
 
-def run(c: Check, target: Any, tell: Callable[[str, str], None] | None = None) -> dict[str, Any]:
+def run(
+    c: Check,
+    target: Any,
+    tell: Callable[[str, str], None] | None = None,
+    found: Callable[[str, str], None] | None = None,
+) -> dict[str, Any]:
     """Runs a check and returns its record: status per rule, what was given, what happened.
 
-    tell is called with each input before it is given, for whoever has to explain a crash.
+    tell is called with each input before it is given, found with each rule that is broken, for whoever has to
+    explain a crash.
     """
-    v = Verdict(tell=tell)
+    v = Verdict(tell=tell, found=found)
     start = time.monotonic()
     record: dict[str, Any] = {"check": c.name, "side": c.side, "text": c.text}
     error = ""

@@ -26,13 +26,18 @@ def from_dlpack(x: Any, device: Any, copy: Any) -> Any:
     kind = None
     if not bad("R156"):
         kind = tuple(x.__dlpack_device__())
-        if kind[0] not in (1, 3, 11, 13) and device is None and not _wrong_device(kind):
+        on_gpu = abi.machine is not None and kind[0] == 2
+        if kind[0] not in (1, 3, 11, 13) and device is None and not _wrong_device(kind) and not on_gpu:
             raise BufferError("unsupported device")
     kw: dict[str, Any] = {"max_version": (1, 3)}
+    if kind is not None and on_gpu and device != "cpu":
+        kw["stream"] = abi.machine.new_stream(1 if bad("R148") else 0)
+        if bad("R140"):
+            abi.machine.destroy(kw["stream"])
     if bad("R122"):
         kw = {}
     if device is not None:
-        kw["dl_device"] = (1, 0)
+        kw["dl_device"] = (1, 0) if device == "cpu" else device
         if bad("R147"):
             kw["stream"] = 1
     if (copy is not None and not bad("R162")) or bad("R164"):
@@ -495,6 +500,10 @@ class _Taken(Stream):
     def __init__(self, handle: int, owner: Any) -> None:
         super().__init__(handle)
         self.owner = owner
+
+    def __del__(self) -> None:
+        if bad("R270"):
+            abi.machine.destroy(self.handle)
 
 
 def take_stream(s: Any) -> Any:

@@ -7,13 +7,14 @@ rules about streams: nothing reads it there.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import struct
 from collections.abc import Sequence
 from ctypes import c_int, c_int64, c_size_t, c_ssize_t, c_void_p, py_object
 from typing import Any
 
-from . import abi, native
+from . import abi, gpu, native
 from .abi import DLDevice, Managed, Pages, PyBuffer, row_major
 from .checks_host import TYPESTR
 from .core import Look
@@ -116,6 +117,7 @@ class Array(Exporter):
         for i, s in enumerate(self.strides):
             self.lists[128 + i] = s
         self.exported: list[Managed] = []
+        self.stream: int | None = None  # where it was last written, in stream order
         self.byte_strides: tuple[int, ...] | None = None
         self.text = text
         if bad("R258"):  # on the object: on the class it would take the place of the slot
@@ -174,6 +176,8 @@ class Array(Exporter):
             new = True
         if bad("R165"):
             ctypes.memmove(self.address, struct.pack("<f", len(self.exported) + 5), 4)
+        if self.device[0] == 2 and self.stream is not None and not (copy is True and bad("R153")):
+            self._order(stream)
         if copy is True and not bad("R150"):
             return self._copy(version, None)
         if copy is False and bad("R151"):
@@ -185,6 +189,13 @@ class Array(Exporter):
         if not self.packed and self.dtype[1] < 8 and not new and not bad("R021"):
             raise BufferError("padded elements need max_version=(1, 1)")
         return self._capsule(new, dl_device)
+
+    def _order(self, stream: Any) -> None:
+        """Makes the consumer's stream wait for the last write."""
+        if bad("R138"):
+            abi.machine.sync(self.stream)
+        elif stream != -1 and not bad("R137"):
+            abi.machine.wait(1 if stream is None else stream, self.stream)
 
     def _check_stream(self, stream: Any) -> None:
         if stream is not None and (not isinstance(stream, int) or isinstance(stream, bool)):
@@ -378,6 +389,8 @@ class Array(Exporter):
             name = "V2"
         empty = 0 in self.shape
         d: dict[str, Any] = {"shape": self.shape, "typestr": "<" + name, "version": 3, "stream": None}
+        if self.stream is not None and not abi.machine.done(self.stream) and not bad("R190"):
+            d["stream"] = abi.machine.new_stream() if bad("R191") else self.stream
         d["data"] = (self.address if not empty or _fault in ("R173", "R287") else 0, self.readonly)
         if _fault in ("R176", "R280"):
             d["data"] = (d["data"][0], False)
@@ -480,6 +493,7 @@ class Reference(Target):
         self.fault = fault
         self.pretend = {"gpu": (2, 0), "rocm": (10, 0)}.get(parts[0]) if parts else None
         self.pretends_gpu = self.pretend is not None
+        abi.machine = None
         if self.pretend:
             parts = parts[1:]
         _fault = parts[0] if parts else ""
@@ -487,6 +501,11 @@ class Reference(Target):
             Array.__cuda_array_interface__ = property(Array._cai)  # type: ignore[attr-defined]
         if self.pretends_gpu:
             self.stream = lambda: Stream(4096) if not bad("R260") else type("S", (), {"__cuda_stream__": (0, 4096)})()
+            if self.pretend == (2, 0):
+                self.machine = abi.machine = gpu.Pretended()
+                self.own_device = (2, 0)
+                self.work_on = self._work_on
+                self.writer = self._writer
             self.pending_stream = lambda: {} if bad("R190") else {"stream": 4096}
             self.default_streams = lambda: (
                 Stream(7 if bad("R272") else 0),
@@ -545,6 +564,8 @@ class Reference(Target):
             strides, start = (*strides[:-1], -1), shape[-1] - 1
         elif layout == "broadcast" and shape:
             strides = (0, *strides[1:])
+        elif layout == "offset":
+            start = 1
         elif layout not in ("C", "readonly"):
             raise Unsupported(layout)
         size = d[1] // 8
@@ -571,6 +592,8 @@ class Reference(Target):
             x = ctypes.cast(obj, py_object).value
             if x.kind:
                 return -2
+            if x.stream is not None and bad("R102"):
+                abi.machine.sync(x.stream)
             m = x._managed(True)
             if bad("R111"):
                 m.struct.dl_tensor.strides = None
@@ -654,6 +677,26 @@ class Reference(Target):
 
         capsule = abi.api.PyCapsule_New(address, abi.static_name(name), None)
         Array.__dlpack_c_exchange_api__ = Moving() if bad("R088") else capsule
+
+    # --- streams
+
+    def scope(self, handle: int) -> Any:
+        return contextlib.nullcontext()
+
+    def _writer(self, handle: int) -> tuple[Any, Any, Any]:
+        x = self.array("float32", (64,))
+
+        def write() -> None:
+            x.stream = handle
+
+        return x, write, lambda: self.scope(handle)
+
+    def _work_on(self, x: Any, handle: int) -> None:
+        named = x.__cuda_array_interface__["stream"]
+        if not bad("R188"):
+            self.machine.wait(handle, named)
+        if not bad("R189"):
+            self.machine.wait(named, handle)
 
     # --- as a consumer
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import abi
 from .core import Look, Skip, look
 
 
@@ -37,6 +39,13 @@ class Target:
     take_stream: Callable[[Any], Any] | None = None
     stream: Callable[[], Any] | None = None
     gpu = False
+    # For targets on a device: how the checks see its memory and streams (gpu.py); an array of zeros, a function
+    # that queues a write of it on a stream, and the context in which it is exported then; a function that takes
+    # what a CUDA Array Interface describes, works on it on a stream and drops it; where arrays are, for device=.
+    machine: Any = None
+    writer: Callable[[int], tuple[Any, Callable[[], None], Callable[[], Any]]] | None = None
+    work_on: Callable[[Any, int], None] | None = None
+    own_device: Any = None
     # For targets with streams: a dict of an array with pending work, whether a stream lives, the default
     # streams (null, legacy, per-thread), and the stream argument passed when working on a given stream.
     pending_stream: Callable[[], dict[str, Any]] | None = None
@@ -50,7 +59,8 @@ class Target:
         """A new array whose element at flat (row-major) index i has value i (i % 2 for bool).
 
         layout: "C", "F", "sliced" (every other column of a wider array, not at its start),
-        "reversed" (last axis backwards), "broadcast" (first axis of stride 0), "readonly".
+        "reversed" (last axis backwards), "broadcast" (first axis of stride 0), "readonly", "offset" (one
+        element above a multiple of 64 bytes).
         """
         raise Unsupported(f"{self.name} makes no arrays")
 
@@ -105,6 +115,12 @@ def numpy_array(dtype: str, shape: Sequence[int], layout: str) -> Any:
         return np.ascontiguousarray(a[..., ::-1])[..., ::-1]
     if layout == "broadcast":
         return np.broadcast_to(a[:1], shape)
+    if layout == "offset" and len(shape) == 1:
+        raw = np.zeros(n * t.itemsize + 128, "u1")
+        start = -raw.ctypes.data % 64 + t.itemsize
+        x = raw[start : start + n * t.itemsize].view(t)
+        x[:] = a
+        return x
     raise Unsupported(layout)
 
 
@@ -178,9 +194,7 @@ class Jax(Target):
     readonly_arrays = True
 
     def __init__(self) -> None:
-        import os
-
-        os.environ.setdefault("JAX_PLATFORMS", "cpu" if not self.gpu else "")
+        environment(self.name)
         import jax
 
         jax.config.update("jax_enable_x64", True)
@@ -191,7 +205,12 @@ class Jax(Target):
     def array(self, dtype: str = "float32", shape: Sequence[int] = (2, 3), layout: str = "C") -> Any:
         if layout not in ("C", "readonly"):
             raise Unsupported("JAX arrays are row-major")
-        return self.jnp.array(numpy_array(dtype, shape, "C"))
+        return self.put(numpy_array(dtype, shape, "C"))
+
+    def put(self, x: Any) -> Any:
+        import jax
+
+        return jax.device_put(x, may_alias=False)  # jnp.array would compile something for each type
 
     def special(self, kind: str) -> Any:
         if kind != "unexportable":
@@ -229,8 +248,8 @@ class ArrayApiStrict(Target):
             raise Unsupported(layout)
         if layout == "broadcast":
             return self.xp.broadcast_to(self.array(dtype, shape)[:1, ...], tuple(shape))
-        wide = numpy_array(dtype, shape, "C")
-        if layout == "C":
+        wide = numpy_array(dtype, shape, "offset" if layout == "offset" else "C")
+        if layout in ("C", "offset"):
             return self.xp.asarray(wide)
         if layout == "sliced":
             import numpy as np
@@ -385,6 +404,10 @@ class Handoff(Target):
                 w = self.lib.Array.zeros((*shape[:-1], 2 * shape[-1] + 1), dtype)[..., 1::2]
                 self._fill(w, numpy_array(dtype, shape, "C"), dtype)
                 return w
+            if layout == "offset":
+                w = self.lib.Array.zeros((shape[0] + 1,), dtype)[1:]
+                self._fill(w, numpy_array(dtype, shape, "C"), dtype)
+                return w
             r = self.lib.Array.zeros(shape, dtype)[..., ::-1]
             self._fill(r, numpy_array(dtype, shape, "C"), dtype)
             return r
@@ -396,8 +419,6 @@ class Handoff(Target):
 
     def _fill(self, a: Any, source: Any, dtype: str) -> None:
         import ctypes
-
-        from . import abi
 
         if source.size == 0:
             return
@@ -494,6 +515,10 @@ class Torch(Target):
             return wide[..., 1::2]
         if layout == "broadcast":
             return t[:1].expand(*shape)
+        if layout == "offset":
+            wide = self.torch.zeros(shape[0] + 1, dtype=t.dtype)
+            wide[1:] = t
+            return wide[1:]
         return t
 
     def from_dlpack(self, x: Any, **kw: Any) -> Any:
@@ -505,9 +530,7 @@ class TensorFlow(Target):
     readonly_arrays = True
 
     def __init__(self) -> None:
-        import os
-
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        environment(self.name)
         import tensorflow as tf
 
         self.tf, self.version = tf, tf.__version__
@@ -540,6 +563,12 @@ class Paddle(Target):
         return self.paddle.from_dlpack(x, **kw)
 
 
+def _nanobind() -> Target:
+    from .nanobind_target import Nanobind
+
+    return Nanobind()
+
+
 LIBRARIES: dict[str, Callable[[], Target]] = {
     "numpy": NumPy,
     "ml_dtypes": MlDtypes,
@@ -552,18 +581,66 @@ LIBRARIES: dict[str, Callable[[], Target]] = {
     "torch": Torch,
     "tensorflow": TensorFlow,
     "paddle": Paddle,
+    "nanobind": _nanobind,
 }
+
+
+# What may be imported before a fork: libraries that start nothing when they are imported. Not handoff, whose Go
+# runtime does not survive a fork, and nothing on a GPU.
+PRELOAD: dict[str, tuple[str, ...]] = {
+    "numpy": ("numpy",),
+    "ml_dtypes": ("numpy", "ml_dtypes"),
+    "jax": ("numpy", "jax", "jax.numpy", "jax.dlpack"),
+    "array-api-strict": ("numpy", "array_api_strict"),
+    "tvm-ffi": ("numpy", "tvm_ffi"),
+    "pyarrow": ("numpy", "pyarrow"),
+    "torch": ("numpy", "torch"),
+    "tensorflow": ("numpy", "tensorflow"),
+    "paddle": ("numpy", "paddle"),
+    "cuda.core": ("numpy", "cuda.core.utils"),
+    "warp": ("numpy", "warp"),
+    "nanobind": ("numpy",),
+}
+
+
+def preload(name: str) -> str:
+    """Imports the library of a target, if that may happen before a fork. What went wrong, or nothing."""
+    environment(name)
+    for module in PRELOAD.get(name, ()):
+        try:
+            importlib.import_module(module)
+        except Exception as e:  # noqa: BLE001  the target itself will say so
+            return f"{type(e).__name__}: {e}"
+    return ""
+
+
+def environment(name: str) -> None:
+    """What has to be set before a library is imported."""
+    if name == "jax":
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    elif name == "tensorflow":
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def find(name: str) -> Target:
     """The target of a name: a library of LIBRARIES, "reference[:FAULT]", a module, or "module:attribute"."""
+    t = _find(name)
+    if t.machine is not None:
+        abi.machine = t.machine
+    return t
+
+
+def _find(name: str) -> Target:
     if name == "reference" or name.startswith("reference:"):
         from .reference import Reference
 
         return Reference(name.partition(":")[2])
-    if name in LIBRARIES:
+    libraries = LIBRARIES
+    if name not in LIBRARIES:
+        from .gpu_targets import LIBRARIES as libraries  # noqa: N811
+    if name in libraries:
         try:
-            return LIBRARIES[name]()
+            return libraries[name]()
         except Exception as e:  # noqa: BLE001
             raise Missing(f"{name}: {type(e).__name__}: {e}") from e
     module, _, attribute = name.partition(":")
