@@ -41,10 +41,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/go-handoff/handoff/dlpack"
-	"github.com/go-handoff/handoff/internal/leak"
 	"github.com/go-handoff/handoff/launch/internal/clib"
 	"github.com/go-handoff/handoff/pathfinder"
 )
@@ -100,10 +98,7 @@ var names = [...]string{
 // Name returns the library's name of the code, or its number if this package
 // does not know it.
 func (r Result) Name() string {
-	if r >= 0 && int(r) < len(names) {
-		return names[r]
-	}
-	return "NVJITLINK_ERROR_" + strconv.Itoa(int(r))
+	return clib.CodeName(names[:], "NVJITLINK_ERROR_", int(r))
 }
 
 // Error implements error. The zero Result is not one.
@@ -120,13 +115,7 @@ type Error struct {
 }
 
 // Error returns function, code and log.
-func (e *Error) Error() string {
-	s := "nvjitlink: " + e.Op + ": " + e.Result.Name()
-	if log := strings.TrimSpace(e.Log); log != "" {
-		s += "\n" + log
-	}
-	return s
-}
+func (e *Error) Error() string { return clib.ErrorText("nvjitlink", e.Op, e.Result.Name(), e.Log) }
 
 // Unwrap returns the code.
 func (e *Error) Unwrap() error { return e.Result }
@@ -156,30 +145,11 @@ type Library struct {
 	errorLogSize, errorLog, infoLogSize, infoLog uintptr
 }
 
-var std struct {
-	sync.Mutex
-	lib *Library
-}
+var std clib.Kept[Library]
 
 // Load finds and opens the library with pathfinder's default options. What was
 // found is kept; a failure, a [*pathfinder.NotFoundError] for example, is not.
-func Load() (*Library, error) {
-	std.Lock()
-	defer std.Unlock()
-	if std.lib != nil {
-		return std.lib, nil
-	}
-	found, err := pathfinder.Load("nvJitLink")
-	if err != nil {
-		return nil, fmt.Errorf("nvjitlink: %w", err)
-	}
-	l, err := Open(found)
-	if err != nil {
-		return nil, err
-	}
-	std.lib = l
-	return l, nil
-}
+func Load() (*Library, error) { return std.Load("nvjitlink", "nvJitLink", Open) }
 
 // versioned lists the names that a function may have: the plain one, and those
 // with a version, newest first. Every release of the library exports the
@@ -255,24 +225,14 @@ func (l *Library) do(f func()) {
 
 // Linker is a link in progress.
 type Linker struct {
-	l       *Library
-	own     *linkerOwner
-	cleanup runtime.Cleanup
-	mu      sync.Mutex
-	closed  bool
+	l   *Library
+	obj *clib.Object
 }
 
-// linkerOwner has the handle. It outlives the Linker, whose cleanup has it.
-type linkerOwner struct {
-	l      *Library
-	handle uintptr
-	token  leak.Token
-}
-
-func (o *linkerOwner) destroy() (err error) {
-	o.token.Done()
-	o.l.do(func() {
-		if code := clib.Destroy(o.l.destroy, o.handle); code != 0 {
+// end destroys a link, on the thread of the library.
+func (l *Library) end(h uintptr) (err error) {
+	l.do(func() {
+		if code := clib.Destroy(l.destroy, h); code != 0 {
 			err = &Error{Op: "nvJitLinkDestroy", Result: Result(code)}
 		}
 	})
@@ -283,15 +243,18 @@ func (o *linkerOwner) destroy() (err error) {
 // "-arch=sm_…" is needed.
 func (l *Library) NewLinker(options ...string) (*Linker, error) {
 	const op = "nvJitLinkCreate"
-	o := &linkerOwner{l: l}
-	var err error
+	var (
+		handle uintptr
+		err    error
+	)
 	l.do(func() {
 		h, code, e := clib.LinkCreate(l.create, options)
 		if e != nil {
 			err = fmt.Errorf("nvjitlink: %s: %w: %w", op, e, ErrorUnrecognizedOption)
 			return
 		}
-		if o.handle = h; code == 0 {
+		if code == 0 {
+			handle = h
 			return
 		}
 		log := "options: " + strings.Join(options, " ")
@@ -306,33 +269,18 @@ func (l *Library) NewLinker(options ...string) (*Linker, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.token = leak.Track("nvjitlink.Linker")
-	k := &Linker{l: l, own: o}
-	k.cleanup = runtime.AddCleanup(k, func(o *linkerOwner) {
-		go func() { _ = o.destroy() }() // not here: a cleanup does not wait
-	}, o)
-	return k, nil
+	return &Linker{l: l, obj: clib.NewObject("nvjitlink.Linker", handle, l.end)}, nil
 }
 
 // Close ends the link. It may be called twice.
-func (k *Linker) Close() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		return nil
-	}
-	k.closed = true
-	k.cleanup.Stop()
-	return k.own.destroy()
-}
+func (k *Linker) Close() error { return k.obj.Close() }
 
 // call makes a call on the thread of the library, unless the Linker is closed.
 func (k *Linker) call(op string, f func() error) (err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
+	if !k.obj.Lock() {
 		return fmt.Errorf("nvjitlink: %s: linker: %w", op, ErrClosed)
 	}
+	defer k.obj.Unlock()
 	k.l.do(func() { err = f() })
 	return err
 }
@@ -343,17 +291,17 @@ func (k *Linker) check(op string, code int, err error) error {
 	case err != nil:
 		return fmt.Errorf("nvjitlink: %s: %w: %w", op, err, ErrorInvalidInput)
 	case code != 0:
-		return &Error{Op: op, Result: Result(code), Log: k.l.logOf(k.own.handle, k.l.errorLogSize, k.l.errorLog)}
+		return &Error{Op: op, Result: Result(code), Log: k.l.logOf(k.obj.Handle(), k.l.errorLogSize, k.l.errorLog)}
 	}
 	return nil
 }
 
 func (l *Library) logOf(handle, size, data uintptr) string {
-	b, code := clib.Bytes(size, data, handle)
+	text, code := clib.Log(size, data, handle)
 	if code != 0 {
 		return ""
 	}
-	return strings.TrimRight(string(b), "\x00")
+	return text
 }
 
 // AddData adds a piece of code; the name is for messages.
@@ -363,7 +311,7 @@ func (k *Linker) AddData(kind Input, data []byte, name string) error {
 		if len(data) == 0 {
 			return &Error{Op: op, Result: ErrorNullInput, Log: strconv.Quote(name) + " has no bytes"}
 		}
-		code, err := clib.LinkData(k.l.addData, k.own.handle, int(kind), data, name)
+		code, err := clib.LinkData(k.l.addData, k.obj.Handle(), int(kind), data, name)
 		return k.check(op, code, err)
 	})
 }
@@ -372,7 +320,7 @@ func (k *Linker) AddData(kind Input, data []byte, name string) error {
 func (k *Linker) AddFile(kind Input, path string) error {
 	const op = "nvJitLinkAddFile"
 	return k.call(op, func() error {
-		code, err := clib.LinkFile(k.l.addFile, k.own.handle, int(kind), path)
+		code, err := clib.LinkFile(k.l.addFile, k.obj.Handle(), int(kind), path)
 		return k.check(op, code, err)
 	})
 }
@@ -381,7 +329,7 @@ func (k *Linker) AddFile(kind Input, path string) error {
 func (k *Linker) Complete() error {
 	const op = "nvJitLinkComplete"
 	return k.call(op, func() error {
-		return k.check(op, clib.Do(k.l.complete, k.own.handle), nil)
+		return k.check(op, clib.Do(k.l.complete, k.obj.Handle()), nil)
 	})
 }
 
@@ -392,7 +340,7 @@ func (k *Linker) output(op string, size, data uintptr) (b []byte, err error) {
 	}
 	err = k.call(op, func() error {
 		var code int
-		b, code = clib.Bytes(size, data, k.own.handle)
+		b, code = clib.Bytes(size, data, k.obj.Handle())
 		return k.check(op, code, nil)
 	})
 	if err != nil {
@@ -424,7 +372,7 @@ func (k *Linker) LTOIR() ([]byte, error) {
 // ErrorLog returns what went wrong so far.
 func (k *Linker) ErrorLog() (log string, err error) {
 	err = k.call("nvJitLinkGetErrorLog", func() error {
-		log = k.l.logOf(k.own.handle, k.l.errorLogSize, k.l.errorLog)
+		log = k.l.logOf(k.obj.Handle(), k.l.errorLogSize, k.l.errorLog)
 		return nil
 	})
 	return log, err
@@ -433,7 +381,7 @@ func (k *Linker) ErrorLog() (log string, err error) {
 // InfoLog returns warnings, and with "-verbose" more.
 func (k *Linker) InfoLog() (log string, err error) {
 	err = k.call("nvJitLinkGetInfoLog", func() error {
-		log = k.l.logOf(k.own.handle, k.l.infoLogSize, k.l.infoLog)
+		log = k.l.logOf(k.obj.Handle(), k.l.infoLogSize, k.l.infoLog)
 		return nil
 	})
 	return log, err

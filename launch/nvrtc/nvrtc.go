@@ -40,11 +40,8 @@ import (
 	"io/fs"
 	"runtime"
 	"strconv"
-	"strings"
-	"sync"
 
 	"github.com/go-handoff/handoff/dlpack"
-	"github.com/go-handoff/handoff/internal/leak"
 	"github.com/go-handoff/handoff/launch/internal/clib"
 	"github.com/go-handoff/handoff/pathfinder"
 )
@@ -100,10 +97,7 @@ var names = [...]string{
 // Name returns the library's name of the code, or its number if this package
 // does not know it.
 func (r Result) Name() string {
-	if r >= 0 && int(r) < len(names) {
-		return names[r]
-	}
-	return "NVRTC_ERROR_" + strconv.Itoa(int(r))
+	return clib.CodeName(names[:], "NVRTC_ERROR_", int(r))
 }
 
 // Error implements error. The zero Result is not one.
@@ -120,13 +114,7 @@ type Error struct {
 }
 
 // Error returns function, code and log.
-func (e *Error) Error() string {
-	s := "nvrtc: " + e.Op + ": " + e.Result.Name()
-	if log := strings.TrimSpace(e.Log); log != "" {
-		s += "\n" + log
-	}
-	return s
-}
+func (e *Error) Error() string { return clib.ErrorText("nvrtc", e.Op, e.Result.Name(), e.Log) }
 
 // Unwrap returns the code.
 func (e *Error) Unwrap() error { return e.Result }
@@ -149,30 +137,11 @@ type Library struct {
 	pchGet, pchSet, pchStatus, pchNeeded, flow                     uintptr
 }
 
-var std struct {
-	sync.Mutex
-	lib *Library
-}
+var std clib.Kept[Library]
 
 // Load finds and opens the library with pathfinder's default options. What was
 // found is kept; a failure, a [*pathfinder.NotFoundError] for example, is not.
-func Load() (*Library, error) {
-	std.Lock()
-	defer std.Unlock()
-	if std.lib != nil {
-		return std.lib, nil
-	}
-	found, err := pathfinder.Load("nvrtc")
-	if err != nil {
-		return nil, fmt.Errorf("nvrtc: %w", err)
-	}
-	l, err := Open(found)
-	if err != nil {
-		return nil, err
-	}
-	std.lib = l
-	return l, nil
-}
+func Load() (*Library, error) { return std.Load("nvrtc", "nvrtc", Open) }
 
 // Open uses a library that pathfinder has opened.
 func Open(lib pathfinder.Library) (*Library, error) {
@@ -254,26 +223,9 @@ type Header struct {
 
 // Program is a source that can be compiled.
 type Program struct {
-	l       *Library
-	own     *programOwner
-	cleanup runtime.Cleanup
-	mu      sync.Mutex
-	closed  bool
-	cancel  *clib.Flag // nil where compilations cannot be cancelled
-}
-
-type programOwner struct {
 	l      *Library
-	handle uintptr
-	token  leak.Token
-	flag   *clib.Flag // lives as long as the program may look at it
-}
-
-func (o *programOwner) destroy() error {
-	o.token.Done()
-	err := check("nvrtcDestroyProgram", clib.Destroy(o.l.destroy, o.handle))
-	runtime.KeepAlive(o.flag)
-	return err
+	obj    *clib.Object
+	cancel *clib.Flag // nil where compilations cannot be cancelled
 }
 
 // NewProgram makes a program of a source. The name is for messages, and what
@@ -295,34 +247,27 @@ func (l *Library) NewProgram(source, name string, headers []Header) (*Program, e
 	if err := check(op, code); err != nil {
 		return nil, err
 	}
-	o := &programOwner{l: l, handle: h, token: leak.Track("nvrtc.Program")}
-	p := &Program{l: l, own: o}
+	p := &Program{l: l}
 	if l.flow != 0 {
 		if f := clib.NewFlag(); f != nil && clib.NVRTCFlow(l.flow, h, f) == 0 {
-			p.cancel, o.flag = f, f
+			p.cancel = f
 		}
 	}
-	p.cleanup = runtime.AddCleanup(p, func(o *programOwner) { _ = o.destroy() }, o)
+	destroy, flag := l.destroy, p.cancel
+	p.obj = clib.NewObject("nvrtc.Program", h, func(h uintptr) error {
+		err := check("nvrtcDestroyProgram", clib.Destroy(destroy, h))
+		runtime.KeepAlive(flag) // the program may look at it until now
+		return err
+	})
 	return p, nil
 }
 
 // Close destroys the program. It may be called twice.
-func (p *Program) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil
-	}
-	p.closed = true
-	p.cleanup.Stop()
-	return p.own.destroy()
-}
+func (p *Program) Close() error { return p.obj.Close() }
 
 // lock begins a use; the caller unlocks on success.
 func (p *Program) lock(op string) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	if !p.obj.Lock() {
 		return fmt.Errorf("nvrtc: %s: program: %w", op, ErrClosed)
 	}
 	return nil
@@ -336,8 +281,8 @@ func (p *Program) AddNameExpression(expr string) error {
 	if err := p.lock(op); err != nil {
 		return err
 	}
-	defer p.mu.Unlock()
-	code, err := clib.String(p.l.addName, p.own.handle, expr)
+	defer p.obj.Unlock()
+	code, err := clib.String(p.l.addName, p.obj.Handle(), expr)
 	if err != nil {
 		return fmt.Errorf("nvrtc: %s: %w: %w", op, err, ErrorInvalidInput)
 	}
@@ -351,8 +296,8 @@ func (p *Program) Compile(options ...string) error {
 	if err := p.lock(op); err != nil {
 		return err
 	}
-	defer p.mu.Unlock()
-	code, err := clib.Strings(p.l.compile, p.own.handle, options)
+	defer p.obj.Unlock()
+	code, err := clib.Strings(p.l.compile, p.obj.Handle(), options)
 	if err != nil {
 		return fmt.Errorf("nvrtc: %s: %w: %w", op, err, ErrorInvalidOption)
 	}
@@ -382,8 +327,8 @@ func (p *Program) output(name string, size, data uintptr, since string) ([]byte,
 	if err := p.lock(name); err != nil {
 		return nil, err
 	}
-	defer p.mu.Unlock()
-	b, code := clib.Bytes(size, data, p.own.handle)
+	defer p.obj.Unlock()
+	b, code := clib.Bytes(size, data, p.obj.Handle())
 	if code != 0 {
 		return nil, &Error{Op: name, Result: Result(code)}
 	}
@@ -419,13 +364,13 @@ func (p *Program) Log() (string, error) {
 	if err := p.lock("nvrtcGetProgramLog"); err != nil {
 		return "", err
 	}
-	defer p.mu.Unlock()
+	defer p.obj.Unlock()
 	return p.logText()
 }
 
 func (p *Program) logText() (string, error) {
-	b, code := clib.Bytes(p.l.logSize, p.l.log, p.own.handle)
-	return strings.TrimRight(string(b), "\x00"), check("nvrtcGetProgramLog", code)
+	text, code := clib.Log(p.l.logSize, p.l.log, p.obj.Handle())
+	return text, check("nvrtcGetProgramLog", code)
 }
 
 // LoweredName returns the name in the code for a name expression, after
@@ -435,8 +380,8 @@ func (p *Program) LoweredName(expr string) (string, error) {
 	if err := p.lock(op); err != nil {
 		return "", err
 	}
-	defer p.mu.Unlock()
-	name, code, err := clib.Lookup(p.l.lowered, p.own.handle, expr)
+	defer p.obj.Unlock()
+	name, code, err := clib.Lookup(p.l.lowered, p.obj.Handle(), expr)
 	if err != nil {
 		return "", fmt.Errorf("nvrtc: %s: %w: %w", op, err, ErrorInvalidInput)
 	}
@@ -454,8 +399,8 @@ func (p *Program) PCHCreateStatus() error {
 	if err := p.lock(op); err != nil {
 		return err
 	}
-	defer p.mu.Unlock()
-	return check(op, clib.Do(p.l.pchStatus, p.own.handle))
+	defer p.obj.Unlock()
+	return check(op, clib.Do(p.l.pchStatus, p.obj.Handle()))
 }
 
 // PCHHeapSizeRequired returns the room that the precompiled header needs.
@@ -467,7 +412,7 @@ func (p *Program) PCHHeapSizeRequired() (uint64, error) {
 	if err := p.lock(op); err != nil {
 		return 0, err
 	}
-	defer p.mu.Unlock()
-	n, code := clib.Size(p.l.pchNeeded, p.own.handle)
+	defer p.obj.Unlock()
+	n, code := clib.Size(p.l.pchNeeded, p.obj.Handle())
 	return n, check(op, code)
 }

@@ -38,13 +38,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 	"strconv"
-	"strings"
-	"sync"
 
 	"github.com/go-handoff/handoff/dlpack"
-	"github.com/go-handoff/handoff/internal/leak"
 	"github.com/go-handoff/handoff/launch/internal/clib"
 	"github.com/go-handoff/handoff/pathfinder"
 )
@@ -88,10 +84,7 @@ var names = [...]string{
 // Name returns the library's name of the code, or its number if this package
 // does not know it.
 func (r Result) Name() string {
-	if r >= 0 && int(r) < len(names) {
-		return names[r]
-	}
-	return "NVVM_ERROR_" + strconv.Itoa(int(r))
+	return clib.CodeName(names[:], "NVVM_ERROR_", int(r))
 }
 
 // Error implements error. The zero Result is not one.
@@ -108,13 +101,7 @@ type Error struct {
 }
 
 // Error returns function, code and log.
-func (e *Error) Error() string {
-	s := "nvvm: " + e.Op + ": " + e.Result.Name()
-	if log := strings.TrimSpace(e.Log); log != "" {
-		s += "\n" + log
-	}
-	return s
-}
+func (e *Error) Error() string { return clib.ErrorText("nvvm", e.Op, e.Result.Name(), e.Log) }
 
 // Unwrap returns the code.
 func (e *Error) Unwrap() error { return e.Result }
@@ -135,30 +122,11 @@ type Library struct {
 	irVersion, llvmVersion                         uintptr
 }
 
-var std struct {
-	sync.Mutex
-	lib *Library
-}
+var std clib.Kept[Library]
 
 // Load finds and opens the library with pathfinder's default options. What was
 // found is kept; a failure, a [*pathfinder.NotFoundError] for example, is not.
-func Load() (*Library, error) {
-	std.Lock()
-	defer std.Unlock()
-	if std.lib != nil {
-		return std.lib, nil
-	}
-	found, err := pathfinder.Load("nvvm")
-	if err != nil {
-		return nil, fmt.Errorf("nvvm: %w", err)
-	}
-	l, err := Open(found)
-	if err != nil {
-		return nil, err
-	}
-	std.lib = l
-	return l, nil
-}
+func Load() (*Library, error) { return std.Load("nvvm", "nvvm", Open) }
 
 // Open uses a library that pathfinder has opened.
 func Open(lib pathfinder.Library) (*Library, error) {
@@ -228,22 +196,8 @@ func Libdevice() ([]byte, error) {
 
 // Program is a number of modules that are compiled together.
 type Program struct {
-	l       *Library
-	own     *programOwner
-	cleanup runtime.Cleanup
-	mu      sync.Mutex
-	closed  bool
-}
-
-type programOwner struct {
-	l      *Library
-	handle uintptr
-	token  leak.Token
-}
-
-func (o *programOwner) destroy() error {
-	o.token.Done()
-	return check("nvvmDestroyProgram", clib.Destroy(o.l.destroy, o.handle))
+	l   *Library
+	obj *clib.Object
 }
 
 // NewProgram makes a program without modules.
@@ -252,29 +206,18 @@ func (l *Library) NewProgram() (*Program, error) {
 	if err := check("nvvmCreateProgram", code); err != nil {
 		return nil, err
 	}
-	o := &programOwner{l: l, handle: h, token: leak.Track("nvvm.Program")}
-	p := &Program{l: l, own: o}
-	p.cleanup = runtime.AddCleanup(p, func(o *programOwner) { _ = o.destroy() }, o)
-	return p, nil
+	destroy := l.destroy
+	return &Program{l: l, obj: clib.NewObject("nvvm.Program", h, func(h uintptr) error {
+		return check("nvvmDestroyProgram", clib.Destroy(destroy, h))
+	})}, nil
 }
 
 // Close destroys the program. It may be called twice.
-func (p *Program) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil
-	}
-	p.closed = true
-	p.cleanup.Stop()
-	return p.own.destroy()
-}
+func (p *Program) Close() error { return p.obj.Close() }
 
 // lock begins a use; the caller unlocks on success.
 func (p *Program) lock(op string) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
+	if !p.obj.Lock() {
 		return fmt.Errorf("nvvm: %s: program: %w", op, ErrClosed)
 	}
 	return nil
@@ -303,11 +246,11 @@ func (p *Program) add(op string, fn uintptr, ir []byte, name string) error {
 	if err := p.lock(op); err != nil {
 		return err
 	}
-	defer p.mu.Unlock()
+	defer p.obj.Unlock()
 	if len(ir) == 0 {
 		return &Error{Op: op, Result: ErrorInvalidInput, Log: strconv.Quote(name) + " has no bytes"}
 	}
-	code, err := clib.NVVMAdd(fn, p.own.handle, ir, name)
+	code, err := clib.NVVMAdd(fn, p.obj.Handle(), ir, name)
 	if err != nil {
 		return fmt.Errorf("nvvm: %s: %w: %w", op, err, ErrorInvalidInput)
 	}
@@ -330,8 +273,8 @@ func (p *Program) run(op string, fn uintptr, options []string) error {
 	if err := p.lock(op); err != nil {
 		return err
 	}
-	defer p.mu.Unlock()
-	code, err := clib.Strings(fn, p.own.handle, options)
+	defer p.obj.Unlock()
+	code, err := clib.Strings(fn, p.obj.Handle(), options)
 	if err != nil {
 		return fmt.Errorf("nvvm: %s: %w: %w", op, err, ErrorInvalidOption)
 	}
@@ -349,8 +292,8 @@ func (p *Program) Result() ([]byte, error) {
 	if err := p.lock(op); err != nil {
 		return nil, err
 	}
-	defer p.mu.Unlock()
-	b, code := clib.Bytes(p.l.resultSize, p.l.result, p.own.handle)
+	defer p.obj.Unlock()
+	b, code := clib.Bytes(p.l.resultSize, p.l.result, p.obj.Handle())
 	if err := check(op, code); err != nil {
 		return nil, err
 	}
@@ -366,11 +309,11 @@ func (p *Program) Log() (string, error) {
 	if err := p.lock("nvvmGetProgramLog"); err != nil {
 		return "", err
 	}
-	defer p.mu.Unlock()
+	defer p.obj.Unlock()
 	return p.logText()
 }
 
 func (p *Program) logText() (string, error) {
-	b, code := clib.Bytes(p.l.logSize, p.l.log, p.own.handle)
-	return strings.TrimRight(string(b), "\x00"), check("nvvmGetProgramLog", code)
+	text, code := clib.Log(p.l.logSize, p.l.log, p.obj.Handle())
+	return text, check("nvvmGetProgramLog", code)
 }
