@@ -303,7 +303,8 @@ static block *export_block(ho_owner *o, const DLTensor *t, DLTensor *(*tensor_of
 	if (ho_device_has_addresses((int32_t)t->device.device_type)) {
 		/* Consumers are known to ignore byte_offset: fold it (B057). No
 		 * elements: no data (R043). */
-		out->data = empty || t->data == NULL ? NULL : (char *)t->data + t->byte_offset;
+		uintptr_t first = (uintptr_t)t->data + t->byte_offset; /* foreign numbers: no pointer arithmetic */
+		out->data = empty || t->data == NULL ? NULL : (void *)first;
 		out->byte_offset = 0;
 	}
 	out->device = t->device;

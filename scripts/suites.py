@@ -202,6 +202,8 @@ def check_suites() -> list[Suite]:
             env={"GOEXPERIMENT": "cgocheck2"},
         ),
     ]
+    # The C code under AddressSanitizer and UBSan, with hostile input: what was kept, and a moment more.
+    suites.append(Suite("fuzz targets in C", [PYTHON, "scripts/cfuzz.py", "3s"]))
     with_c = c_packages()
     if with_c:
         suites.append(
