@@ -376,7 +376,11 @@ func (t *transfer) on(ordinal int32, f func(u *transfer) error) error {
 	u := transfer{d: t.d, ctx: v.Context(), s: v.Handle(), view: v}
 	err = f(&u)
 	t.done = append(t.done, u.done...)
-	return joinErrors(err, t.view.WaitFor(v))
+	if e := t.view.WaitFor(v); e != nil {
+		// Nothing may be left under way of which the caller's stream does not know.
+		err = joinErrors(err, joinErrors(e, v.Synchronize()))
+	}
+	return err
 }
 
 // peer copies between two devices by way of dense memory on each side.

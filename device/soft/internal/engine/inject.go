@@ -40,6 +40,7 @@ func (e *Engine) Heal() {
 	defer e.mu.Unlock()
 	for c := range e.hurt {
 		c.sticky.Store(0)
+		e.learned(e.passed(nil, c)) // nothing of it goes on
 	}
 	clear(e.hurt)
 }
@@ -79,6 +80,7 @@ func (e *Engine) lose(t *Thread, code Code) {
 	if e.hurt == nil {
 		e.hurt = make(map[*Context]struct{})
 	}
+	e.learned(e.passed(nil, lost...)) // its work is over, whatever it did
 	for _, c := range lost {
 		if c.sticky.CompareAndSwap(0, int32(code)) {
 			e.hurt[c] = struct{}{}
