@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-handoff/handoff/cai"
 	"github.com/go-handoff/handoff/conformance/internal/relay"
@@ -31,12 +32,30 @@ type Pending struct {
 	Done func() (bool, error)
 	// Finish lets the write happen and waits for it.
 	Finish func() error
+	// Written, if not nil, reports whether the write has happened. Without it a
+	// producer that lets the host wait (R138) and one that does not order (R137)
+	// look alike.
+	Written func() (bool, error)
 	// Copy asks for a copy (R153) instead of the memory itself.
 	Copy bool
 	// TakeCAI, if not nil, is a consumer under test: it takes what the
 	// producer describes for work on Stream, which has to wait for the stream
 	// that is named (R188).
 	TakeCAI func(cai.Interface) (io.Closer, error)
+}
+
+// Work is a consumer on a device that works, on a stream of its own, on memory
+// that a description with a stream names (R189).
+type Work struct {
+	// Memory is what the producer describes. It names a stream without work.
+	Memory cai.Interface
+	// Do takes the memory, queues work on the consumer's own stream, on which
+	// nothing can happen before Finish, and gives the memory back.
+	Do func(cai.Interface) error
+	// Done reports whether all work on the stream that is named has happened.
+	Done func() (bool, error)
+	// Finish lets the work happen and waits for it.
+	Finish func() error
 }
 
 // Translate turns the value under the key "stream" of the CUDA Array Interface
@@ -51,8 +70,8 @@ type Tensor dlpack.Capsule
 func InGo(id string) bool { return slices.Contains(goRules(), id) }
 
 // CheckGo runs the checks of the Go half on a target: a [dlpack.Producer], a
-// [cai.Producer], a [stream.StreamLike], a [Consumer], a [Pending], a [Translate],
-// or a [Tensor], which it consumes. A value that is several of them is checked as
+// [cai.Producer], a [stream.StreamLike], a [Consumer], a [Pending], a [Work], a
+// [Translate], or a [Tensor], which it consumes. A value that is several of them is checked as
 // each. A target that is none of them gives an error.
 //
 // It uses the target from several goroutines, but never two at once.
@@ -81,6 +100,9 @@ func CheckGo(target any) ([]Result, error) {
 	case Pending:
 		known = true
 		c.pending(&x)
+	case Work:
+		known = true
+		c.work(&x)
 	case Translate:
 		known = true
 		c.translate(x)
@@ -88,7 +110,7 @@ func CheckGo(target any) ([]Result, error) {
 		known = true
 		c.at = "tensor"
 		c.tensor(dlpack.Capsule(x), dlpack.Device{})
-		c.expect(dlpack.Capsule(x).Close() == nil, "R061", "cannot be released")
+		_ = dlpack.Capsule(x).Close()
 	}
 	if !known {
 		return nil, fmt.Errorf("conformance: %T is no target: %w", target, dlpack.ErrNotSupported)
@@ -211,7 +233,6 @@ func (c *goChecker) tensor(capsule dlpack.Capsule, dev dlpack.Device) {
 		}
 	} else {
 		c.expect(t.lanes > 0, "R002", "lanes 0")
-		c.expect(t.bits >= 8 || f == 0, "R021", "padded")
 	}
 	c.expect(t.ndim >= 0 && t.ndim <= dlpack.MaxDims, "R001", "ndim %d", t.ndim)
 	c.expect(dlpack.DeviceType(t.deviceType).Known(), "R004", "device type %d", t.deviceType)
@@ -265,7 +286,7 @@ func (c *goChecker) producer(p dlpack.Producer) {
 	}
 	drop := func(x dlpack.Capsule) {
 		if x.Addr != 0 {
-			c.expect(x.Close() == nil, "R061", "cannot be released")
+			_ = x.Close()
 		}
 	}
 	newest := dlpack.Request{MaxVersion: dlpack.ABIVersion}
@@ -295,14 +316,10 @@ func (c *goChecker) producer(p dlpack.Producer) {
 		}
 		c.expect(!got.Versioned, rule, "versioned")
 		c.expect(!got.Versioned, "R116", "versioned")
-		if flags.Has(dlpack.FlagReadOnly) {
-			c.expect(false, "R057", "read-only memory in a form that cannot say so")
-		}
+		c.expect(!flags.Has(dlpack.FlagReadOnly), "R057", "read-only memory in a form that cannot say so")
+		c.expect(!flags.Has(dlpack.FlagSubbyteTypePadded), "R021", "padded elements in a form that cannot say so")
 		c.tensor(got, dev)
 		drop(got)
-	}
-	if flags.Has(dlpack.FlagReadOnly) {
-		c.expect(true, "R057", "")
 	}
 	b, err := ask("a second export", newest)
 	if c.expect(err == nil, "R070", "%v", err) {
@@ -313,13 +330,13 @@ func (c *goChecker) producer(p dlpack.Producer) {
 			c.expect(!shared || !fb.Has(dlpack.FlagIsCopied), "R019", "shared, and IS_COPIED is set")
 			c.expect(shared || empty || fb.Has(dlpack.FlagIsCopied), "R152", "copied, and IS_COPIED is not set")
 			shape := slices.Clone(ta.dims())
-			done := make(chan error)
-			go func() { // any thread may release (R063)
+			done := make(chan struct{})
+			go func() { // any thread may release; what cannot ends the process
+				defer close(done)
 				runtime.LockOSThread()
-				done <- b.Close()
+				_ = b.Close()
 			}()
-			err := <-done
-			c.expect(err == nil, "R063", "%v", err)
+			<-done
 			c.expect(slices.Equal(shape, ta.dims()), "R056", "the shape became %v", ta.dims())
 		}
 	}
@@ -398,10 +415,6 @@ func (c *goChecker) cai(p cai.Producer) {
 		c.expect(ok, "R199", "%v", err)
 		return
 	}
-	m := i.Map()
-	for _, key := range []string{"shape", "typestr", "data", "version"} {
-		c.expect(m[key] != nil, "R167", "no %s", key)
-	}
 	c.expect(i.Version >= 0, "R197", "version %d", i.Version)
 	ok := true
 	empty := false
@@ -417,7 +430,6 @@ func (c *goChecker) cai(p cai.Producer) {
 		c.expect(i.Data == 0, "R173", "pointer %#x", i.Data)
 		c.expect(i.Data == 0, "R287", "pointer %#x", i.Data)
 	}
-	c.expect(m["stream"] != int64(0), "R184", "stream 0")
 	c.expect(i.Check() == nil, "R172", "%v", i.Check())
 	if d, isProducer := p.(dlpack.Producer); isProducer {
 		if dev, err := d.DLPackDevice(); err == nil {
@@ -509,9 +521,15 @@ func (c *goChecker) pending(p *Pending) {
 	c.at = "the consumer's stream, a write pending"
 	if ask(dlpack.StreamUint(p.Stream)) {
 		c.expect(true, "R131", "")
-		// It came back while the write is still to happen: nothing blocked.
-		c.expect(!done(), "R137", "the consumer's stream does not wait for the write")
-		c.expect(!done(), "R138", "the host waited for the write")
+		written := false
+		if p.Written != nil {
+			var err error
+			written, err = p.Written()
+			c.expect(err == nil, "R138", "%v", err)
+		}
+		free := done()
+		c.expect(!free || written, "R137", "the consumer's stream does not wait for the write")
+		c.expect(!written && (p.Written != nil || !free), "R138", "the host waited for the write")
 	}
 	if err := p.Finish(); err != nil {
 		c.expect(false, "R137", "%v", err)
@@ -523,6 +541,34 @@ func (c *goChecker) pending(p *Pending) {
 		c.expect(err == nil && i.Stream.IsNone(), "R192", "stream %v, %v", i.Stream, err)
 	}
 }
+
+// work checks that the stream of a description waits for the consumer's work.
+func (c *goChecker) work(w *Work) {
+	c.at = "taken by its description, the work held back"
+	back := make(chan error, 1)
+	go func() { back <- w.Do(w.Memory) }()
+	var err error
+	waited := false
+	select {
+	case err = <-back:
+	case <-time.After(patience):
+		// It does not return until the work is done, which is allowed.
+		waited = true
+	}
+	if !waited && c.expect(err == nil, "R189", "%v", err) {
+		done, err := w.Done()
+		c.expect(err == nil && !done, "R189", "the stream that is named does not wait for the work: %v", err)
+	}
+	err = w.Finish()
+	c.expect(err == nil, "R189", "%v", err)
+	if waited {
+		err = <-back
+		c.expect(err == nil, "R189", "%v", err)
+	}
+}
+
+// patience is how long a consumer that waits for its own work is waited for.
+const patience = time.Second
 
 // translate checks how streams pass from one protocol to the other.
 func (c *goChecker) translate(f Translate) {
@@ -607,6 +653,7 @@ func (c *goChecker) consumer(take Consumer) {
 			c.expect(r.Calls() == 0, "R060", "released while in use")
 			err = got.Close()
 			c.expect(err == nil, "R060", "%v", err)
+			c.expect(r.Wrong() == 0, "R061", "the deleter was given another address")
 		} else {
 			c.expect(r.Calls() == 1, "R067", "released %d times after the refusal", r.Calls())
 		}
@@ -625,9 +672,9 @@ func goRules() []string {
 	return []string{
 		"R001", "R002", "R003", "R004", "R005", "R006", "R007", "R008", "R010", "R011", "R012", "R013", "R017", "R019",
 		"R021", "R022", "R023", "R024", "R026", "R027", "R029", "R034", "R036", "R037", "R042", "R043", "R044", "R045",
-		"R046", "R047", "R049", "R050", "R056", "R057", "R060", "R061", "R063", "R067", "R070", "R084", "R116", "R117",
+		"R046", "R047", "R049", "R050", "R056", "R057", "R060", "R061", "R067", "R070", "R084", "R116", "R117",
 		"R118", "R119", "R127", "R128", "R129", "R131", "R132", "R133", "R134", "R135", "R137", "R138", "R143", "R144",
-		"R149", "R150", "R151", "R152", "R153", "R154", "R155", "R167", "R169", "R170", "R172", "R173", "R176", "R178", "R184", "R187", "R188",
-		"R190", "R191", "R192", "R197", "R199", "R262", "R263", "R271", "R280", "R283", "R284", "R287",
+		"R149", "R150", "R151", "R152", "R153", "R154", "R155", "R169", "R170", "R172", "R173", "R176", "R178", "R184", "R187", "R188",
+		"R189", "R190", "R191", "R192", "R197", "R199", "R262", "R263", "R271", "R280", "R283", "R284", "R287",
 	}
 }

@@ -34,5 +34,16 @@ func (r *Relay) Addr() uintptr { return uintptr(r.p) }
 // Calls returns how often the deleter of the copy ran.
 func (r *Relay) Calls() int64 { return atomic.LoadInt64(r.calls) }
 
+// Wrong returns how often the deleter was given another address than that of
+// the copy.
+func (r *Relay) Wrong() int64 { return int64(C.ho_relay_wrong(r.p)) }
+
+// Scribble lets the deleter write to an address.
+func (r *Relay) Scribble(at uintptr) { C.ho_relay_scribble(r.p, C.uintptr_t(at)) }
+
+// TwinOf returns the struct at the address of a copy again, at another address.
+// It is not freed.
+func TwinOf(addr uintptr) uintptr { return uintptr(C.ho_relay_twin(C.uintptr_t(addr))) }
+
 // Free frees the copy, of which nothing may be used any more.
 func (r *Relay) Free() { C.ho_relay_free(r.p) }

@@ -14,5 +14,14 @@ func (*Relay) Addr() uintptr { return 0 }
 // Calls returns 0.
 func (*Relay) Calls() int64 { return 0 }
 
+// Wrong returns 0.
+func (*Relay) Wrong() int64 { return 0 }
+
+// Scribble does nothing.
+func (*Relay) Scribble(uintptr) {}
+
+// TwinOf returns 0.
+func TwinOf(uintptr) uintptr { return 0 }
+
 // Free does nothing.
 func (*Relay) Free() {}
