@@ -27,7 +27,7 @@
 //	err = launch.Launch(s, cfg, k, y, x, float32(2), launch.Int32(n))
 //
 // Each library can be used alone through its own thin package: launch/nvrtc,
-// launch/nvjitlink, launch/nvvm and launch/nvtx.
+// launch/nvjitlink, launch/nvvm, launch/nvtx and launch/profiler.
 //
 // # Ownership
 //
