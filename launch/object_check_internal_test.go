@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-handoff/handoff/launch/internal/testlib"
+	"github.com/go-handoff/handoff/pathfinder"
 )
 
 // TestCutOffCode cuts machine code at every length. The driver, which is told
@@ -56,6 +59,26 @@ func TestCutOffCode(t *testing.T) {
 	_, err = c.Kernel("k")
 	require.ErrorIs(t, err, ErrImage)
 	require.ErrorContains(t, err, "without sections")
+}
+
+// TestWholeFatbin takes the fatbin of NVIDIA's device runtime, out of the
+// library to link with, and cuts it.
+func TestWholeFatbin(t *testing.T) {
+	testlib.Setup()
+	at, err := pathfinder.Default().Static("cudadevrt")
+	testlib.Need(t, "the device runtime", err)
+	library, err := os.ReadFile(at.Path)
+	require.NoError(t, err)
+	object := library[bytes.Index(library, []byte("\x7fELF")):]
+	f, err := elf.NewFile(bytes.NewReader(object))
+	require.NoError(t, err)
+	section := f.Section("__nv_relfatbin")
+	require.NotNil(t, section)
+	code, err := section.Data()
+	require.NoError(t, err)
+	require.Equal(t, FormatFatbin, DetectFormat(code))
+	require.NoError(t, checkWhole(FormatFatbin, code))
+	require.ErrorIs(t, checkWhole(FormatFatbin, code[:len(code)-1]), ErrImage)
 }
 
 // FuzzCheckWhole looks for bytes that are read beyond their end.

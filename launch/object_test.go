@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -375,6 +376,44 @@ func TestBadObjects(t *testing.T) {
 		require.NoError(t, c.Close()) // a driver that loads lazily may have taken it
 	}
 	require.Equal(t, before.Libraries, launch.Stats().Libraries)
+}
+
+// fatbin puts machine code for an architecture, such as 90, into the container
+// that nvcc makes: a header, then a header for each piece of code.
+func fatbin(cubin []byte, arch uint32) []byte {
+	cubin = append(cubin, make([]byte, -len(cubin)&7)...)
+	b := []byte{0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0}
+	b = binary.LittleEndian.AppendUint64(b, uint64(64+len(cubin)))
+	b = append(b, 2, 0, 1, 1, 64, 0, 0, 0) // machine code, as it is
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(cubin)))
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 1, 0)
+	b = binary.LittleEndian.AppendUint32(b, arch)
+	b = append(b, make([]byte, 8)...)                       // no name
+	b = binary.LittleEndian.AppendUint64(b, 0x11)           // 64 bits, Linux
+	return append(append(b, make([]byte, 16)...), cubin...) // not compressed
+}
+
+// TestFatbin loads code in the container that nvcc makes.
+func TestFatbin(t *testing.T) {
+	if !testdriver.Real() {
+		t.Skip("needs a GPU: the software device runs no machine code")
+	}
+	s := newStream(t, 0)
+	arch, err := s.Device().Arch()
+	require.NoError(t, err)
+	number, err := strconv.Atoi(strings.TrimRight(arch, "af"))
+	require.NoError(t, err)
+	cubin := compile(t, kernelSource, launch.FormatCubin, launch.ProgramOptions{Arch: "sm_" + arch})
+	c, err := launch.NewObjectCode(fatbin(cubin.Code(), uint32(number)), nil)
+	require.NoError(t, err)
+	closeLater(t, c)
+	require.Equal(t, launch.FormatFatbin, c.Format())
+	k, err := c.Kernel("add")
+	require.NoError(t, err)
+	closeLater(t, k)
+	b := upload[int32](t, s, 40)
+	require.NoError(t, launch.Launch(s, one, k, b, int32(2), int64(1)))
+	require.Equal(t, []int32{42}, download[int32](t, s, b))
 }
 
 func TestReadObjectCode(t *testing.T) {
