@@ -6,9 +6,11 @@ package soft
 import "C"
 
 import (
+	"strconv"
 	"sync"
 	"unsafe"
 
+	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/device/soft/internal/engine"
 )
 
@@ -55,12 +57,29 @@ func ho_soft_cuDriverGetVersion(out *C.int) C.ho_result {
 
 //export ho_soft_cuGetErrorString
 func ho_soft_cuGetErrorString(c C.int, out **C.char) C.ho_result {
-	return early("cuGetErrorString", func(*eng) code { return text(code(c).Text(), out) })
+	return early("cuGetErrorString", func(*eng) code {
+		t := code(c).Text()
+		if t == "" && errorName(code(c)) != "" {
+			t = driver.Result(c).Message()
+		}
+		return text(t, out)
+	})
 }
 
 //export ho_soft_cuGetErrorName
 func ho_soft_cuGetErrorName(c C.int, out **C.char) C.ho_result {
-	return early("cuGetErrorName", func(*eng) code { return text(code(c).Name(), out) })
+	return early("cuGetErrorName", func(*eng) code { return text(errorName(code(c)), out) })
+}
+
+// errorName also knows the codes that only an injected fault gives; "" for what is no code.
+func errorName(c code) string {
+	if name := c.Name(); name != "" || c < 0 {
+		return name
+	}
+	if name := driver.Result(c).Name(); name != "CUDA_ERROR_"+strconv.Itoa(int(c)) {
+		return name
+	}
+	return ""
 }
 
 func text(s string, out **C.char) code {
