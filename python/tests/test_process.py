@@ -187,7 +187,7 @@ assert _core._selftest("go") in (True, False)
     assert p.stdout == ""
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_B319_multiprocessing(method: str, tmp_path: Any) -> None:
     script = tmp_path / "program.py"
     script.write_text(
@@ -340,3 +340,158 @@ def test_threads_share_objects() -> None:
     for t in threads:
         t.join(60)
     assert not errors
+
+
+SHUTDOWN = {
+    "objects in other modules": """
+import builtins, sys, handoff
+builtins.keep = [handoff.Array.zeros(3), handoff.StridedMemoryView.from_dlpack(handoff.Array.zeros(4))]
+sys.keep = memoryview(builtins.keep[0]), builtins.keep[0].__dlpack__(max_version=(1, 0))
+""",
+    "the modules are gone first": """
+import gc, sys, handoff
+a = handoff.Array.full(3, 1, "int32"); v = handoff.StridedMemoryView.from_dlpack(a); c = v.__dlpack__()
+for name in [n for n in sys.modules if n.startswith("handoff")]: del sys.modules[name]
+del handoff, a
+gc.collect()
+assert memoryview(v).tolist() == [1, 1, 1]
+""",
+    "exit handlers before and after": """
+import atexit
+def late():
+    import handoff
+    a = handoff.Array.full(4, 2, "int32")
+    assert memoryview(handoff.from_dlpack(a, copy=True)).tolist() == [2, 2, 2, 2]
+    print("late")
+atexit.register(late)
+import handoff
+atexit.register(late)
+""",
+    "finalizers": """
+import sys, weakref, handoff
+class Late:
+    def __del__(self, make=handoff.Array.full, view=handoff.StridedMemoryView.from_dlpack):
+        assert view(make(3, 1, "int32")).shape == (3,)
+a, b = Late(), Late()
+a.other, b.other = b, a
+sys.late = Late()
+class Thing(bytearray): pass
+thing = Thing(8)
+weakref.finalize(thing, handoff.Array.zeros, 3)
+v = handoff.StridedMemoryView.from_buffer(thing, (8,), dtype="uint8")
+""",
+    "a foreign producer whose deleter comes last": """
+import ctypes, sys, handoff
+class Producer(bytearray):
+    def __del__(self): pass
+sys.views = [handoff.StridedMemoryView.from_buffer(Producer(64), (64,), dtype="uint8") for _ in range(10)]
+sys.capsules = [v.__dlpack__(max_version=(1, 0)) for v in sys.views]
+del sys.views
+""",
+}
+
+
+@pytest.mark.parametrize("order", SHUTDOWN)
+def test_B122_B183_shutdown_orders(run: Any, order: str) -> None:
+    p = run(SHUTDOWN[order] + "\nprint('end', flush=True)\n")
+    assert p.stdout == "end\n" + ("late\nlate\n" if "exit handlers" in order else "")
+    assert p.stderr == ""
+
+
+def test_B122_os_exit(run: Any) -> None:
+    p = run(
+        """
+import os, threading, time
+from handoff import Array, StridedMemoryView
+keep = [StridedMemoryView.from_dlpack(Array.zeros(100)) for _ in range(10)]
+def work():
+    while True: Array.copy_of(Array.zeros((100, 100))[::2])
+for _ in range(3): threading.Thread(target=work, daemon=True).start()
+time.sleep(0.05)
+print("end", flush=True)
+os._exit(7)
+""",
+        check=False,
+    )
+    assert (p.stdout, p.returncode) == ("end\n", 7)
+
+
+def test_threads_that_come_and_go(run: Any) -> None:
+    # Releases without the GIL start a thread once, not once a thread.
+    run(
+        """
+import threading
+from handoff import Array, StridedMemoryView, _core
+def status(key): return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(key))
+def work():
+    v = StridedMemoryView.from_buffer(bytearray(64), (64,), dtype="uint8")
+    StridedMemoryView.from_dlpack(v.__dlpack__(max_version=(1, 0)))
+    Array.copy_of(Array.zeros((8, 8))[::2])
+def wave(n):
+    for _ in range(0, n, 50):
+        threads = [threading.Thread(target=work) for _ in range(50)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+wave(500)
+memory, threads = status("VmRSS"), status("Threads")
+wave(2000)
+assert status("Threads") <= threads + 4, (threads, status("Threads"))
+assert status("VmRSS") < memory + 20_000, (memory, status("VmRSS"))
+assert _core._stats()["live_exports"] == 0
+""",
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("timer", ["ITIMER_REAL SIGALRM", "ITIMER_PROF SIGPROF"])
+def test_B383_signal_storm(run: Any, timer: str) -> None:
+    p = run(
+        f"""
+import signal, time
+from handoff import Array, StridedMemoryView
+timer, name = {timer!r}.split()
+seen = 0
+def handler(*_):
+    global seen
+    seen += 1
+signal.signal(getattr(signal, name), handler)
+signal.setitimer(getattr(signal, timer), 0.001, 0.001)
+a = Array.full((300, 300), 1.0)
+end = time.monotonic() + 1
+while time.monotonic() < end or seen < 20:
+    assert StridedMemoryView.from_dlpack(Array.copy_of(a[::-1, ::2])).shape == (300, 150)
+signal.setitimer(getattr(signal, timer), 0)
+print("end")
+"""
+    )
+    assert p.stdout == "end\n"
+
+
+def test_B353_collectors_under_pressure(monkeypatch: Any, run: Any) -> None:
+    monkeypatch.setenv("GOGC", "1")
+    run(
+        """
+import gc, threading, weakref
+from handoff import Array, StridedMemoryView, _core
+gc.set_threshold(1)
+class Source(bytearray): pass
+stop = []
+def collect():
+    while not stop: gc.collect()
+t = threading.Thread(target=collect); t.start()
+for i in range(300):
+    source = Source(64); gone = weakref.ref(source)
+    v = StridedMemoryView.from_buffer(source, (64,), dtype="uint8"); del source
+    c = v.__dlpack__(max_version=(1, 0)); del v
+    w = StridedMemoryView.from_dlpack(c); del c
+    assert memoryview(w).nbytes == 64 and gone() is not None
+    big = Array.copy_of(Array.full((300, 300), 2.0)[::2])
+    assert big[149, 299] == 2.0
+    cycle = [w, big]; cycle.append(cycle); del w, big, cycle
+stop.append(1); t.join()
+gc.collect()
+assert gone() is None
+assert _core._stats()["live_exports"] == 0
+""",
+        timeout=120,
+    )
