@@ -364,78 +364,100 @@ static ho_owner *buffer_owner(ho_PyObject *view)
 	return NULL;
 }
 
-/* (device, kind, size, stream) -> a view of the bytes. */
-static ho_PyObject *buffer_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+/* The view of memory that Go has made; takes the number over, also on an error. */
+static ho_PyObject *view_of_made(const ho_gpu_made *made, int64_t size, const ho_stream_ref *s)
 {
-	int64_t a[3];
+	ho_gpu_fault f = { 0 };
+	ho_owner *o = ho_owner_new(last_buffer, s->keep, made->key);
+
+	if (o == NULL) {
+		HO_UNLOCKED(ho_go_gpu.close(made->key, &f));
+		free(f.text);
+		return ho_py.PyErr_NoMemory();
+	}
+	if (s->keep != NULL)
+		ho_py.Py_IncRef(s->keep);
+	DLTensor t = {
+		(void *)(uintptr_t)made->handle, { (DLDeviceType)made->device_type, made->device_id },
+		1, { kDLInt, 8, 1 }, &size, NULL, 0,
+	};
+	ho_view *v = (ho_view *)ho_view_new(o, &t, 0);
+	if (v != NULL)
+		ho_view_pending(v, s->handle, s->ctx);
+	return (ho_PyObject *)v;
+}
+
+ho_PyObject *ho_buffer_new(int dev, int kind, ho_PyObject *size, ho_PyObject *stream)
+{
+	int64_t bytes;
 	ho_gpu_fault f = { 0 };
 	ho_gpu_made made = { 0 };
 	ho_stream_ref s = { 0 };
-	int dev;
-	(void)m;
 
-	if (n < 4) {
-		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_buffer_new(device, kind, size, stream)");
+	if (take_ints("allocate", &size, 1, 1, &bytes) != 0 || ho_stream_need(stream, "allocate", &s) != 0 ||
+	    ho_stream_place("allocate", dev, &s) != 0)
+		return NULL;
+	if (bytes < 0) {
+		ho_raise(HO_X_VALUE, 0, "allocate", "%lld bytes", (long long)bytes);
 		return NULL;
 	}
-	if (take_ints("_buffer_new", args, n, 3, a) != 0 || (dev = ordinal("allocate", a[0])) < 0 ||
-	    ho_stream_need(args[3], "allocate", &s) != 0 || ho_stream_place("allocate", dev, &s) != 0)
-		return NULL;
-	if (a[2] < 0) {
-		ho_raise(HO_X_VALUE, 0, "allocate", "%lld bytes", (long long)a[2]);
-		return NULL;
-	}
-	HO_UNLOCKED(ho_go_gpu.buffer_new(dev, (int)a[1], a[2], s.handle, s.ctx, &made, &f));
+	HO_UNLOCKED(ho_go_gpu.buffer_new(dev, kind, bytes, s.handle, s.ctx, &made, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("allocate", &f);
 		return NULL;
 	}
-	ho_owner *o = ho_owner_new(last_buffer, s.keep, made.key);
-	if (o == NULL) {
-		HO_UNLOCKED(ho_go_gpu.close(made.key, &f));
-		free(f.text);
-		return ho_py.PyErr_NoMemory();
-	}
-	if (s.keep != NULL)
-		ho_py.Py_IncRef(s.keep);
-	DLTensor t = {
-		(void *)(uintptr_t)made.handle, { (DLDeviceType)made.device_type, made.device_id },
-		1, { kDLInt, 8, 1 }, &a[2], NULL, 0,
-	};
-	ho_view *v = (ho_view *)ho_view_new(o, &t, 0);
-	if (v != NULL)
-		ho_view_pending(v, s.handle, s.ctx);
-	return (ho_PyObject *)v;
+	return view_of_made(&made, bytes, &s);
 }
 
-/* (view, stream, set): says that work on the stream uses the memory; with set
- * it is given back on that stream from now on. */
-static ho_PyObject *buffer_used(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+ho_PyObject *ho_buffer_adopt(int dev, uint64_t ptr, int64_t size, ho_PyObject *stream, int *taken)
+{
+	ho_stream_ref s = ho_stream_of(stream);
+	ho_gpu_fault f = { 0 };
+	ho_gpu_made made = { 0 };
+
+	*taken = 0;
+	if (ho_go_ok() != 0)
+		return NULL;
+	HO_UNLOCKED(ho_go_gpu.buffer_adopt(dev, ptr, size, s.handle, s.ctx, &made, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("buffer", &f);
+		return NULL;
+	}
+	*taken = 1;
+	return view_of_made(&made, size, &s);
+}
+
+int ho_buffer_use(ho_PyObject *view, ho_PyObject *stream, int set)
 {
 	ho_gpu_fault f = { 0 };
 	ho_stream_ref s = { 0 };
+	ho_owner *o = buffer_owner(view);
+	int dev = o != NULL ? (int)((ho_view *)view)->t.device.device_id : 0;
+
+	if (o == NULL || ho_stream_need(stream, "buffer", &s) != 0 || ho_stream_place("buffer", dev, &s) != 0)
+		return -1;
+	HO_UNLOCKED(ho_go_gpu.buffer_used(o->u, set, s.handle, s.ctx, &f));
+	if (f.kind != HO_FAULT_NONE)
+		return ho_gpu_raise("buffer", &f);
+	if (set && s.keep != NULL) {
+		ho_PyObject *old = o->ptr;
+		o->ptr = ho_newref(s.keep);
+		ho_xdecref(old);
+	}
+	return 0;
+}
+
+/* (view, stream, set): ho_buffer_use. */
+static ho_PyObject *buffer_used(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
 	(void)m;
 
 	if (n < 3) {
 		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_buffer_used(view, stream, set)");
 		return NULL;
 	}
-	ho_owner *o = buffer_owner(args[0]);
-	int set = ho_py.PyObject_IsTrue(args[2]), dev = o != NULL ? (int)((ho_view *)args[0])->t.device.device_id : 0;
-	if (o == NULL || set < 0 || ho_stream_need(args[1], "buffer", &s) != 0 ||
-	    ho_stream_place("buffer", dev, &s) != 0)
-		return NULL;
-	HO_UNLOCKED(ho_go_gpu.buffer_used(o->u, set, s.handle, s.ctx, &f));
-	if (f.kind != HO_FAULT_NONE) {
-		ho_gpu_raise("buffer", &f);
-		return NULL;
-	}
-	if (set && s.keep != NULL) {
-		ho_PyObject *old = o->ptr;
-		o->ptr = ho_newref(s.keep);
-		ho_xdecref(old);
-	}
-	return ho_newref(HO_NONE);
+	int set = ho_py.PyObject_IsTrue(args[2]);
+	return set >= 0 && ho_buffer_use(args[0], args[1], set) == 0 ? ho_newref(HO_NONE) : NULL;
 }
 
 /* (view, width, value, stream). */
@@ -536,7 +558,6 @@ static ho_PyMethodDef functions[] = {
 	{ "_device_current", current_device, HO_METH_NOARGS, NULL },
 	{ "_device_sync", FAST(device_sync), HO_METH_FASTCALL, NULL },
 	{ "_driver_version", driver_info, HO_METH_NOARGS, NULL },
-	{ "_buffer_new", FAST(buffer_new), HO_METH_FASTCALL, NULL },
 	{ "_buffer_used", FAST(buffer_used), HO_METH_FASTCALL, NULL },
 	{ "_buffer_fill", FAST(buffer_fill), HO_METH_FASTCALL, NULL },
 	{ "_gate", gate, HO_METH_O, NULL },
@@ -550,7 +571,7 @@ int ho_gpu_init(ho_PyObject *module)
 {
 	if (ho_py.PyModule_AddFunctions(module, functions) != 0)
 		return -1;
-	if (ho_event_init(module) != 0 || ho_stream_init(module) != 0)
+	if (ho_event_init(module) != 0 || ho_stream_init(module) != 0 || ho_memory_init(module) != 0)
 		return -1;
 	return ho_gpuview_init();
 }

@@ -81,6 +81,16 @@ HO_HIDDEN int ho_stream_place(const char *op, int dev, ho_stream_ref *ref);
 HO_HIDDEN int ho_stream_order(const char *op, int dev, const ho_stream_ref *a, const ho_stream_ref *b);
 /* 1 if both are one stream as far as the numbers tell. */
 HO_HIDDEN int ho_stream_same(const ho_stream_ref *a, const ho_stream_ref *b);
+/* 1 and *out if o is an open stream of ours that somebody created on the device
+ * `dev`, and whose place is known; no exception is set otherwise. */
+HO_HIDDEN int ho_stream_settled(ho_PyObject *o, int dev, ho_stream_ref *out);
+/* The reference of a stream object of ours, open or not. */
+HO_HIDDEN ho_stream_ref ho_stream_of(ho_PyObject *o);
+/* A use of the handle of a stream object of ours that outlasts close(): the
+ * stream is given up with the last one. GIL held; unhold may give it up for a
+ * while. The caller has a reference on o. */
+HO_HIDDEN void ho_stream_hold(ho_PyObject *o);
+HO_HIDDEN void ho_stream_unhold(ho_PyObject *o);
 /* The ordinal of the device of a placed stream. 0 or -1. */
 HO_HIDDEN int ho_stream_device_id(const char *op, const ho_stream_ref *ref, int32_t *out);
 /* A new StreamView of a raw handle, or None for handle 0 with none. */
@@ -123,6 +133,19 @@ HO_HIDDEN ho_PyObject *ho_get_ordered_stream(ho_PyObject *self, void *unused);
 
 HO_HIDDEN int ho_gpuview_init(void);
 HO_HIDDEN int ho_cupy_init(void); /* cupy.c */
+
+/* ---- Memory (gpu.c, memory.c) ------------------------------------------- */
+
+/* New memory that Go allocates, as a view of its bytes. */
+HO_HIDDEN ho_PyObject *ho_buffer_new(int dev, int kind, ho_PyObject *size, ho_PyObject *stream);
+/* Hands memory of a device's pool that goes back on a stream object of ours over
+ * to Go: a view of its bytes. *taken says that the caller has it no more, which is
+ * so even on an error that comes late. */
+HO_HIDDEN ho_PyObject *ho_buffer_adopt(int dev, uint64_t ptr, int64_t size, ho_PyObject *stream, int *taken);
+/* Says that work on the stream uses the memory of such a view; with set it is
+ * given back on that stream from now on. 0 or -1. */
+HO_HIDDEN int ho_buffer_use(ho_PyObject *view, ho_PyObject *stream, int set);
+HO_HIDDEN int ho_memory_init(ho_PyObject *module);
 
 HO_HIDDEN int ho_stream_init(ho_PyObject *module); /* stream.c */
 HO_HIDDEN int ho_event_init(ho_PyObject *module);  /* event.c */

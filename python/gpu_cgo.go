@@ -291,11 +291,37 @@ func gpuBufferNew(ordinal, kind int, size int64, handle, ctx uint64) (made, erro
 	if err != nil {
 		return made{}, err
 	}
+	return madeOf(b, ctx), nil
+}
+
+// gpuBufferAdopt takes memory over that C allocated from the device's pool. On
+// an error it stays C's.
+func gpuBufferAdopt(ordinal int, ptr uint64, size int64, handle, ctx uint64) (made, error) {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return made{}, err
+	}
+	s, err := streamOf(handle, ctx)
+	if err != nil {
+		return made{}, err
+	}
+	r, err := d.Memory()
+	if err != nil {
+		return made{}, err
+	}
+	b, err := device.ImportBuffer(driver.DevicePtr(ptr), size, r, s)
+	if err != nil {
+		return made{}, err
+	}
+	return madeOf(b, ctx), nil
+}
+
+func madeOf(b *device.Buffer, ctx uint64) made {
 	m := made{key: keep(b), handle: uint64(b.Ptr()), ctx: ctx, device: b.DLDevice()}
 	if m.device.Type != dlpack.DeviceCUDA {
 		m.device.ID = 0 // R036
 	}
-	return m, nil
+	return m
 }
 
 func gpuBufferUsed(key uint64, set bool, handle, ctx uint64) error {

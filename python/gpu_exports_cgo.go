@@ -127,6 +127,15 @@ func hoGPUBufferNew(dev, kind C.int, size C.int64_t, s, ctx C.uint64_t, to *C.ho
 	m.write(to)
 }
 
+//export hoGPUBufferAdopt
+func hoGPUBufferAdopt(dev C.int, ptr C.uint64_t, size C.int64_t, s, ctx C.uint64_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	var m made
+	m, err = gpuBufferAdopt(int(dev), uint64(ptr), int64(size), uint64(s), uint64(ctx))
+	m.write(to)
+}
+
 //export hoGPUBufferUsed
 func hoGPUBufferUsed(key C.uint64_t, set C.int, s, ctx C.uint64_t, f *C.ho_gpu_fault) {
 	var err error

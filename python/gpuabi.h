@@ -60,6 +60,8 @@ typedef struct ho_go_gpu_functions {
 	void (*stream_new)(int dev, int blocking, int priority, ho_gpu_made *, ho_gpu_fault *);
 	void (*event_new)(uint64_t ctx, int timing, int blocking, ho_gpu_made *, ho_gpu_fault *);
 	void (*buffer_new)(int dev, int kind, int64_t size, uint64_t stream, uint64_t ctx, ho_gpu_made *, ho_gpu_fault *);
+	/* Takes memory of the device's pool over, which goes back on the stream. */
+	void (*buffer_adopt)(int dev, uint64_t ptr, int64_t size, uint64_t stream, uint64_t ctx, ho_gpu_made *, ho_gpu_fault *);
 	void (*buffer_used)(uint64_t key, int set, uint64_t stream, uint64_t ctx, ho_gpu_fault *);
 	void (*buffer_fill)(uint64_t key, int width, uint32_t value, uint64_t stream, uint64_t ctx, ho_gpu_fault *);
 	void (*close)(uint64_t key, ho_gpu_fault *);

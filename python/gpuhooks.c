@@ -32,6 +32,7 @@ void ho_go_gpu_hooks(void)
 		.stream_new = hoGPUStreamNew,
 		.event_new = hoGPUEventNew,
 		.buffer_new = hoGPUBufferNew,
+		.buffer_adopt = hoGPUBufferAdopt,
 		.buffer_used = hoGPUBufferUsed,
 		.buffer_fill = hoGPUBufferFill,
 		.close = hoGPUClose,

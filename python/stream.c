@@ -18,6 +18,7 @@ typedef struct ho_stream_object {
 	pthread_t thread;      /* whose per-thread default stream it is */
 	ho_PyObject *exporter; /* keeps the stream alive; NULL: nothing does */
 	int32_t device;        /* -1: not asked yet */
+	uint32_t holds;        /* uses of the handle that outlast close() */
 	int8_t kind;
 	int8_t closed;
 	int8_t bound; /* thread counts */
@@ -449,12 +450,51 @@ static int close_stream(ho_stream_object *s, ho_gpu_fault *f)
 	ho_PyObject *exporter = s->exporter;
 
 	s->closed = 1;
+	if (s->holds != 0)
+		return 0; /* the last hold does the rest */
 	s->key = 0;
 	s->exporter = NULL;
 	if (key != 0 && !atomic_load_explicit(&ho_forked, memory_order_relaxed))
 		HO_UNLOCKED(ho_go_gpu.close(key, f));
 	ho_xdecref(exporter);
 	return f->kind == HO_FAULT_NONE ? 0 : -1;
+}
+
+int ho_stream_settled(ho_PyObject *o, int dev, ho_stream_ref *out)
+{
+	const ho_stream_object *s = (ho_stream_object *)o;
+
+	if (!is_stream(o) || !settled(s) || s->device != dev)
+		return 0;
+	*out = (ho_stream_ref){ s->handle, s->ctx, o };
+	return 1;
+}
+
+ho_stream_ref ho_stream_of(ho_PyObject *o)
+{
+	return (ho_stream_ref){ ((ho_stream_object *)o)->handle, ((ho_stream_object *)o)->ctx, o };
+}
+
+void ho_stream_hold(ho_PyObject *o)
+{
+	ho_stream_object *s = (ho_stream_object *)o;
+
+	s->holds++;
+	if (s->exporter != NULL && is_stream(s->exporter)) /* whose close() would take the handle away */
+		ho_stream_hold(s->exporter);
+}
+
+void ho_stream_unhold(ho_PyObject *o)
+{
+	ho_stream_object *s = (ho_stream_object *)o;
+	ho_gpu_fault f = { 0 };
+
+	if (s->exporter != NULL && is_stream(s->exporter))
+		ho_stream_unhold(s->exporter);
+	if (--s->holds == 0 && HO_UNLIKELY(s->closed)) {
+		close_stream(s, &f);
+		free(f.text);
+	}
 }
 
 static void dealloc(ho_PyObject *self)
@@ -657,7 +697,8 @@ static ho_PyObject *get_closed(ho_PyObject *self, void *unused)
 
 static ho_PyObject *get_exporter(ho_PyObject *self, void *unused)
 {
-	ho_PyObject *e = ((ho_stream_object *)self)->exporter;
+	const ho_stream_object *s = (ho_stream_object *)self;
+	ho_PyObject *e = s->closed ? NULL : s->exporter;
 	(void)unused;
 	return ho_newref(e != NULL ? e : HO_NONE);
 }

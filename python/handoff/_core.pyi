@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import EllipsisType
-from typing import Any, ClassVar, Protocol, SupportsIndex, SupportsInt, TypeAlias, final, overload
+from typing import Any, ClassVar, Protocol, Self, SupportsIndex, SupportsInt, TypeAlias, final, overload
 
 import numpy as np
 from typing_extensions import Buffer, CapsuleType
 
-from handoff._device import Device, EventOptions
+from handoff._device import Buffer as _DeviceBuffer
+from handoff._device import Device, EventOptions, MemoryKind
 
 DLPACK_MAJOR: int
 DLPACK_MINOR: int
@@ -260,6 +261,58 @@ class Event:
     def __sub__(self, start: Event, /) -> float: ...
     def __hash__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
+
+class _DeviceBase:
+    """The part of handoff.Device that is written in C."""
+
+    def __new__(cls, ordinal: int, /) -> Self: ...
+    @property
+    def _id(self) -> int:
+        """The ordinal in this process."""
+
+    def allocate(self, size: int, *, stream: _StreamLike, kind: MemoryKind = "device") -> _DeviceBuffer:
+        """Allocate memory, usable by work queued on the stream from now on.
+
+        Its kind is "device", "pinned" (host) or "managed". DriverError when there is none left.
+        """
+
+class _Memory:
+    """Memory of a device: the part of handoff.Buffer that is written in C."""
+
+    @property
+    def _handoff_view(self) -> StridedMemoryView:
+        """A StridedMemoryView of the bytes."""
+
+    @property
+    def handle(self) -> int:
+        """The address of the first byte."""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+
+    @property
+    def device_id(self) -> int:
+        """The ordinal of the device; -1 for pinned host memory."""
+
+    @property
+    def is_device_accessible(self) -> bool:
+        """Whether a device can read and write the memory."""
+
+    @property
+    def is_host_accessible(self) -> bool:
+        """Whether the host can read and write the memory."""
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether the memory moves between host and device by itself."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether close() was called."""
+
+    def close(self, stream: _StreamLike | None = None) -> None:
+        """Give the memory back, in the order of a stream; may be called twice."""
 
 class _View:
     __dlpack_c_exchange_api__: ClassVar[CapsuleType]
@@ -522,7 +575,7 @@ def _driver_version() -> int: ...
 def _stream_new(device: int, nonblocking: bool, priority: int, /) -> Stream: ...
 def _use_stream(device: int, handle: int, /) -> int: ...
 def _event_new(device: int, options: object, /) -> Event: ...
-def _buffer_new(device: int, kind: int, size: int, stream: object, /) -> StridedMemoryView: ...
+def _set_buffer_type(cls: type[_Memory], /) -> None: ...
 def _buffer_used(view: StridedMemoryView, stream: object, set: bool, /) -> None: ...  # noqa: A002
 def _buffer_fill(view: StridedMemoryView, width: int, value: int, stream: object, /) -> None: ...
 def _gate(stream: object, /) -> int:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 MemoryKind: TypeAlias = Literal["device", "pinned", "managed"]
 
-_KINDS: dict[str, int] = {"device": 0, "pinned": 1, "managed": 2}
 _NAME, _UUID, _PCI, _PROPERTIES, _CAPABILITY = range(5)
 
 
@@ -83,7 +82,7 @@ _devices: dict[int, Device] = {}
 _lock = threading.Lock()
 
 
-class Device:
+class Device(_core._DeviceBase):
     """A CUDA device, or a device of the software driver (HANDOFF_DRIVER=soft).
 
     There is one object an ordinal. None means the device whose context is current on the calling
@@ -91,7 +90,6 @@ class Device:
     runs, as array libraries do. NoDriverError where there is no driver.
     """
 
-    _id: int
     _texts: dict[int, str]
 
     def __new__(cls, device_id: int | Device | None = None) -> Device:
@@ -108,8 +106,8 @@ class Device:
         with _lock:
             device = _devices.get(device_id)
             if device is None:
-                device = object.__new__(cls)
-                device._id, device._texts = device_id, {}
+                device = super().__new__(cls, device_id)
+                device._texts = {}
                 _devices[device_id] = device
         return device
 
@@ -201,10 +199,6 @@ class Device:
         """Make an event, not yet recorded."""
         return _core._event_new(self._id, _options(options, EventOptions))
 
-    def allocate(self, size: int, *, stream: _StreamLike, kind: MemoryKind = "device") -> Buffer:
-        """Allocate memory, usable by work queued on the stream from now on."""
-        return Buffer.allocate(size, stream=stream, device=self, kind=kind)
-
     def can_access_peer(self, peer: int | Device) -> bool:
         """Whether kernels on this device can reach memory of another."""
         return _core._device_can_access(self._id, Device(peer)._id)
@@ -240,7 +234,7 @@ def _options(given: Any, cls: type[Any]) -> Any:
     return cls(**given) if isinstance(given, Mapping) else given
 
 
-class Buffer:
+class Buffer(_core._Memory):
     """A block of memory that a device can reach.
 
     Made by `Device.allocate` or `Buffer.allocate`. Closing it gives the memory back in the order
@@ -248,12 +242,10 @@ class Buffer:
     alive: views and arrays of other libraries keep the memory. To others it is an array of int8.
     """
 
-    __slots__ = ("__weakref__", "_kind", "_view")
+    __slots__ = ("__weakref__",)
 
-    _view: StridedMemoryView | None
-    _kind: MemoryKind
-
-    def __init__(self) -> None:
+    def __new__(cls) -> Buffer:
+        """Refuse: a buffer has to be allocated."""
         raise _core.InvalidTypeError("use Device.allocate or Buffer.allocate")
 
     @classmethod
@@ -264,55 +256,9 @@ class Buffer:
 
         Without a device it is the stream's. DriverError when there is no memory left.
         """
-        if kind not in _KINDS:
-            raise _core.InvalidValueError(f"kind is one of {', '.join(_KINDS)}, not {kind!r}")
         if device is None:
             device = StreamView(stream).device_id if stream is not None else 0
-        self = object.__new__(cls)
-        self._view = _core._buffer_new(Device(device)._id, _KINDS[kind], size, stream)
-        self._kind = kind
-        return self
-
-    @property
-    def _handoff_view(self) -> StridedMemoryView:
-        if self._view is None:
-            raise _core.ClosedError("handoff: buffer: used after close")
-        return self._view
-
-    @property
-    def handle(self) -> int:
-        """The address of the first byte."""
-        return self._handoff_view.ptr
-
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        return self._handoff_view.size
-
-    @property
-    def device_id(self) -> int:
-        """The ordinal of the device; -1 for pinned host memory."""
-        return -1 if self._kind == "pinned" else self._handoff_view.device_id
-
-    @property
-    def is_device_accessible(self) -> bool:
-        """Whether a device can read and write the memory."""
-        return True
-
-    @property
-    def is_host_accessible(self) -> bool:
-        """Whether the host can read and write the memory."""
-        return self._kind != "device"
-
-    @property
-    def is_managed(self) -> bool:
-        """Whether the memory moves between host and device by itself."""
-        return self._kind == "managed"
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether close() was called."""
-        return self._view is None
+        return Device(device).allocate(size, stream=stream, kind=kind)
 
     def fill(self, value: int | bytes | bytearray | memoryview, *, stream: _StreamLike) -> None:
         """Fill with a byte (0 to 255), or a pattern of 1, 2 or 4 bytes, in stream order."""
@@ -343,14 +289,6 @@ class Buffer:
         """Change the stream in whose order the memory is given back."""
         _core._buffer_used(self._handoff_view, stream, True)
 
-    def close(self, stream: _StreamLike | None = None) -> None:
-        """Give the memory back, in the order of a stream; may be called twice."""
-        if self._view is None:
-            return
-        if stream is not None:
-            self.set_deallocation_stream(stream)
-        self._view = None
-
     def __dlpack__(self, **kwargs: Any) -> object:
         """Return a DLPack capsule of the bytes; see StridedMemoryView."""
         return self._handoff_view.__dlpack__(**kwargs)
@@ -376,9 +314,13 @@ class Buffer:
 
     def __repr__(self) -> str:
         """Return size, kind and address."""
-        if self._view is None:
+        if self.is_closed:
             return "<handoff.Buffer, closed>"
-        return f"<handoff.Buffer of {self.size} bytes, {self._kind}, at {self.handle:#x}>"
+        kind = "managed" if self.is_managed else "pinned" if self.is_host_accessible else "device"
+        return f"<handoff.Buffer of {self.size} bytes, {kind}, at {self.handle:#x}>"
+
+
+_core._set_buffer_type(Buffer)
 
 
 def _bytes_of(obj: _Array | Buffer, stream: _StreamLike) -> StridedMemoryView:

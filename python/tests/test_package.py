@@ -35,7 +35,10 @@ def members(tree: ast.Module, name: str) -> dict[str, ast.AST]:
     return found
 
 
-CLASSES = [handoff.Array, handoff.StridedMemoryView, handoff.StreamView, handoff.Stream, handoff.Event]
+CLASSES = [
+    handoff.Array, handoff.StridedMemoryView, handoff.StreamView, handoff.Stream, handoff.Event, _core._Memory,
+    _core._DeviceBase,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("cls", CLASSES)

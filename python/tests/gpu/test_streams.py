@@ -351,6 +351,117 @@ def test_the_stream_of_a_buffer_may_be_closed_first(device: Device) -> None:
     device.sync()
 
 
+def test_memory_goes_back_without_close(device: Device, stream: Any) -> None:
+    """The second allocation on a stream is the buffer's own until somebody wants more of it."""
+    seen = set()
+    for _ in range(50):
+        b = device.allocate(1 << 20, stream=stream)
+        seen.add(b.handle)
+        del b
+    assert len(seen) < 25, "memory that was given back in stream order is used again"
+
+
+def test_facts_of_own_memory(device: Device, stream: Any) -> None:
+    device.allocate(1, stream=stream).close()
+    with device.allocate(100, stream=stream) as b:
+        address = b.handle
+        assert (b.size, b.device_id, b.is_closed, b.is_managed, b.is_host_accessible) == (100, 0, False, False, False)
+        assert repr(b) == f"<handoff.Buffer of 100 bytes, device, at {address:#x}>"
+        view = b._handoff_view
+        assert view is b._handoff_view
+        assert (view.ptr, view.size) == (address, 100)
+        assert (b.handle, b.size) == (address, 100), "a view moves nothing"
+    assert b.is_closed
+    assert view.ptr == address
+    for of in (lambda: b.handle, lambda: b.size, lambda: b.device_id, lambda: b._handoff_view, b.__dlpack_device__):
+        with pytest.raises(handoff.ClosedError):
+            of()
+    b.close()
+    assert repr(b) == "<handoff.Buffer, closed>"
+    with pytest.raises(TypeError):
+        b.close(1, 2)
+    with pytest.raises(TypeError):
+        device.allocate(1, stream)  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        device.allocate("1", stream=stream)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("use", ["close", "collect", "view", "fill", "used_on"])
+@pytest.mark.parametrize("of", [lambda s: s, StreamView])
+def test_own_memory_holds_a_closed_stream(device: Device, of: Any, use: str) -> None:
+    """The stream is given up with the last buffer that goes back on it."""
+    made = device.create_stream()
+    device.allocate(1, stream=made).close()
+    s = of(made)
+    assert s.device_id == 0  # asked: from now on its place is known
+    buffers = [device.allocate(4096, stream=s) for _ in range(3)]
+    other = device.create_stream()
+    s.close()
+    made.close()
+    assert s.is_closed
+    assert s.exporting_obj is None
+    with pytest.raises(handoff.ClosedError):
+        s.sync()
+    with pytest.raises(handoff.ClosedError):
+        device.allocate(1, stream=s)
+    for b in buffers:
+        if use == "view":
+            assert b._handoff_view.size == 4096
+        elif use == "fill":
+            b.fill(3, stream=other)
+        elif use == "used_on":
+            b.used_on(other)
+        if use != "collect":
+            b.close()
+    del buffers
+    other.sync()
+    device.sync()
+
+
+def test_close_of_own_memory_on_other_streams(device: Device, stream: Any, other: Any, gate: Any) -> None:
+    device.allocate(1, stream=stream).close()
+    for on in (stream, StreamView(stream), stream.handle, None):
+        b = device.allocate(64, stream=stream)
+        b.close(on)
+        assert b.is_closed
+    b = device.allocate(64, stream=stream)
+    with pytest.raises(TypeError):
+        b.close(object())  # type: ignore[arg-type]
+    assert not b.is_closed
+    with gate(stream):
+        b.close(other)
+        assert not other.is_done, "it goes back after the work of its first stream"
+    other.sync()
+
+
+def test_own_memory_in_threads(device: Device, stream: Any) -> None:
+    """Many threads want the view of one buffer, and close it: one of them makes it, all see the same."""
+    device.allocate(1, stream=stream).close()
+    failures: list[BaseException] = []
+    for _ in range(30):
+        b = device.allocate(256, stream=stream)
+        barrier = threading.Barrier(4)
+        views: list[Any] = []
+
+        def work(b: Buffer = b, barrier: threading.Barrier = barrier, views: list[Any] = views) -> None:
+            try:
+                barrier.wait()
+                views.append(b._handoff_view)
+                barrier.wait()
+                b.close()
+            except BaseException as e:
+                failures.append(e)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert not failures, failures[0]
+        assert len({id(v) for v in views}) == 1
+        assert b.is_closed
+
+
 def test_buffers_survive_threads(device: Device) -> None:
     failures: list[BaseException] = []
 
