@@ -14,8 +14,12 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib
+import itertools
+import re
+import subprocess
 import sys
 import time
+import timeit
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +72,70 @@ def driver_loop(a: int, b: int) -> Side:
     return once
 
 
+def queued(code: str, names: dict[str, Any], sync: Any) -> Side:
+    """A side that is a statement which queues work, a little at a time.
+
+    The queue is emptied after a few hundred, outside of what is timed: a full one makes the host
+    wait for the device, and both sides would be as fast as that.
+    """
+    timer = timeit.Timer(code, globals=names)
+    number, batches = 200, 20
+
+    def once() -> float:
+        took = 0.0
+        for _ in range(batches):
+            took += timer.timeit(number)
+            sync()
+        return took / (number * batches) * 1e9
+
+    return once
+
+
+def go_rows(left_out: list[str]) -> list[Row]:
+    """Issue 3: calls from Go against the same driver calls in a C loop, of the device package's TestSpeed.
+
+    Each round is a process of its own, which takes the two in turns and gives medians. That the Go
+    calls allocate nothing is part of that test.
+    """
+    binary = BUILD / "bench" / "device.test"
+    if not binary.exists():
+        left_out.append("calls from Go: build/bench/device.test is not built")
+        return []
+    line = re.compile(r"^(.+): (\d+) (\d+) [\d.]+ \(goal ([\d.]+)\)$", re.M)
+
+    def measure() -> dict[str, tuple[float, float, float]]:
+        out = subprocess.run(
+            [str(binary), "-test.run=TestSpeed$", "-test.v"],
+            capture_output=True,
+            text=True,
+            check=False,  # what is slower than three times the goal fails as a test
+            stdin=subprocess.DEVNULL,
+            cwd=binary.resolve().parent,
+        ).stdout
+        return {m[1]: (float(m[2]), float(m[3]), float(m[4])) for m in line.finditer(out)}
+
+    runs = [measure()]
+    if not runs[0]:
+        left_out.append("calls from Go: TestSpeed measures with HANDOFF_DRIVER=cuda only")
+
+    def side(name: str, which: int) -> Side:
+        """The figures of one row: a run measures all rows, so each reads the runs in turn."""
+        calls = itertools.count()
+
+        def once() -> float:
+            i = next(calls)
+            if i == len(runs):
+                runs.append(measure())
+            return runs[i][name][which]
+
+        return once
+
+    return [
+        Row(f"Go: {name}", side(name, 0), "C loop", side(name, 1), goal, rounds=3)
+        for name, (_, _, goal) in runs[0].items()
+    ]
+
+
 def synced(side: Side, sync: Any) -> Side:
     """A side that queues work: the queue is emptied after each batch, outside of what is timed."""
 
@@ -95,8 +163,10 @@ def stream_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
         "b": ours.create_stream(),
         "s1": device.create_stream(),
         "s2": device.create_stream(),
+        "o": ours,
     }
     sync = torch.cuda.synchronize
+    ours.allocate(1024, stream=names["a"]).close()  # the first one sets the pool up
     return [
         Row(
             "wrap a PyTorch stream",
@@ -107,10 +177,17 @@ def stream_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
         ),
         Row(
             "order stream b after stream a",
-            synced(statement("b.wait(a)", names), sync),
+            queued("b.wait(a)", names, sync),
             "cuda.core",
-            synced(statement("s2.wait(s1)", names), sync),
+            queued("s2.wait(s1)", names, sync),
             0.4,
+        ),
+        Row(
+            "allocate 1 KiB and free it in stream order",
+            queued("o.allocate(1024, stream=a).close()", names, sync),
+            "cuda.core",
+            queued("d.allocate(1024, stream=s1).close()", names, sync),
+            0.5,
         ),
     ]
 
@@ -232,6 +309,7 @@ def main() -> int:
     core = optional("cuda.core")
     left_out: list[str] = []
     rows = [
+        *(go_rows(left_out) if opts.only == "" or "Go" in opts.only else []),
         *stream_rows(torch, core, left_out),
         *view_rows(torch, core, left_out),
         *call_rows(torch, left_out),
