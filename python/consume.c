@@ -744,7 +744,8 @@ static int ask_device(ho_PyObject *obj, DLDevice *device)
 	}
 	ho_py.Py_DecRef(r);
 	if (!ok) {
-		ho_py.PyErr_Clear();
+		if (ho_py.PyErr_Occurred() && ho_other_than(ho_py.PyExc_TypeError))
+			return -1;
 		return ho_raise(HO_X_TYPE, 154, op, "__dlpack_device__ did not return a tuple of two ints");
 	}
 	if (v[0] < 1 || v[0] > 21 || v[0] == 5 || v[0] == 6)
@@ -974,7 +975,7 @@ done:
 
 static int take_ours(ho_PyObject *obj, unsigned want, ho_arg *out)
 {
-	const ho_view *v = (const ho_view *)obj;
+	ho_view *v = (ho_view *)obj;
 
 	if (HO_UNLIKELY(v->released))
 		return ho_raise(HO_X_CLOSED, 0, op, "the view was released");
@@ -987,6 +988,10 @@ static int take_ours(ho_PyObject *obj, unsigned want, ho_arg *out)
 		out->flags |= HO_ARG_PRODUCER;
 	}
 	if (want & HO_WANT_OWNED) {
+		if (HO_UNLIKELY(v->managed != NULL) && ho_view_share(v) != 0) {
+			ho_arg_done(out); /* nothing is held yet */
+			return -1;
+		}
 		if (v->owner != NULL) {
 			ho_owner_ref(v->owner);
 			out->held = HO_HELD_OWNER;
@@ -1114,7 +1119,8 @@ static int take_ints(ho_PyObject *tuple, const char *key, int rule, int64_t *out
 		ho_PyObject *v = ho_py.PyNumber_Index(ho_py.PyTuple_GetItem(tuple, i));
 		int overflow = 0;
 		if (v == NULL) {
-			ho_py.PyErr_Clear();
+			if (ho_other_than(ho_py.PyExc_TypeError))
+				return -1;
 			return ho_raise(HO_X_TYPE, rule, ai_op, "%s[%lld] is not an int", key, (long long)i);
 		}
 		out[i] = ho_py.PyLong_AsLongLongAndOverflow(v, &overflow);
@@ -1148,7 +1154,8 @@ static int take_data(ho_PyObject *obj, ho_PyObject *dict, int64_t *length, ho_ar
 		unsigned long long address = n != NULL ? ho_py.PyLong_AsUnsignedLongLong(n) : 0;
 		ho_xdecref(n);
 		if (ho_py.PyErr_Occurred()) {
-			ho_py.PyErr_Clear();
+			if (ho_other_than(ho_py.PyExc_TypeError) && ho_other_than(ho_py.PyExc_OverflowError))
+				return -1;
 			return ho_raise(HO_X_TYPE, 206, ai_op, "data[0] is not an address");
 		}
 		int readonly = ho_py.PyObject_IsTrue(ho_py.PyTuple_GetItem(data, 1));
@@ -1169,7 +1176,8 @@ static int take_data(ho_PyObject *obj, ho_PyObject *dict, int64_t *length, ho_ar
 		shift = n != NULL ? ho_py.PyLong_AsLongLongAndOverflow(n, &overflow) : -1;
 		ho_xdecref(n);
 		if (n == NULL) {
-			ho_py.PyErr_Clear();
+			if (ho_other_than(ho_py.PyExc_TypeError))
+				return -1;
 			return ho_raise(HO_X_TYPE, 208, ai_op, "offset is not an int");
 		}
 		if (overflow || shift < 0)
@@ -1208,7 +1216,8 @@ static int read_interface(ho_PyObject *obj, ho_PyObject *dict, unsigned want, in
 		                shape == NULL ? "shape" : typestr == NULL ? "typestr" : "version");
 	long long number = ho_py.PyLong_AsLongLong(version);
 	if (number == -1 && ho_py.PyErr_Occurred()) {
-		ho_py.PyErr_Clear();
+		if (ho_other_than(ho_py.PyExc_TypeError) && ho_other_than(ho_py.PyExc_OverflowError))
+			return -1;
 		return ho_raise(HO_X_TYPE, 201, ai_op, "version is not an int");
 	}
 	if (number < 3) /* newer ones are welcome (R218) */
@@ -1318,17 +1327,10 @@ static int take_interface(ho_PyObject *obj, unsigned want, int any, int64_t *ite
 
 /* ---- Entry points ------------------------------------------------------- */
 
-static int has_attr(ho_PyObject *obj, ho_PyObject *name)
+static int no_protocol(ho_PyObject *obj, ho_failed *f, const char *wanted)
 {
-	ho_PyObject *v = ho_py.PyObject_GetAttr(obj, name);
-	if (v == NULL)
-		ho_py.PyErr_Clear();
-	ho_xdecref(v);
-	return v != NULL;
-}
-
-static int no_protocol(ho_PyObject *obj, const char *wanted)
-{
+	if (ho_failed_raise(f))
+		return -1;
 	ho_PyObject *name = ho_py.PyType_GetName(HO_TYPE(obj));
 	const char *s = name != NULL ? ho_py.PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
 	if (s == NULL)
@@ -1394,13 +1396,18 @@ static int consume_slow(ho_PyObject *obj, unsigned want, const ho_request *req, 
 		break;
 	}
 	/* Proxies answer on the instance only. */
-	if (has_attr(obj, ho_names.dlpack))
-		return take_dlpack(obj, want, req, out);
-	if (has_attr(obj, ho_names.cuda_array_interface))
-		return take_cuda(obj, want, out);
-	if (has_attr(obj, ho_names.array_interface))
-		return take_interface(obj, want, 0, &itemsize, out);
-	return no_protocol(obj, "__dlpack__, __cuda_array_interface__, buffer or __array_interface__");
+	ho_failed f = { 0 };
+	int r;
+	if (ho_probe(obj, ho_names.dlpack, &f))
+		r = take_dlpack(obj, want, req, out);
+	else if (ho_probe(obj, ho_names.cuda_array_interface, &f))
+		r = take_cuda(obj, want, out);
+	else if (ho_probe(obj, ho_names.array_interface, &f))
+		r = take_interface(obj, want, 0, &itemsize, out);
+	else
+		r = no_protocol(obj, &f, "__dlpack__, __cuda_array_interface__, buffer or __array_interface__");
+	ho_failed_drop(&f);
+	return r;
 }
 
 int ho_consume(ho_PyObject *obj, unsigned want, ho_arg *out)
@@ -1435,13 +1442,13 @@ int ho_is_cupy(ho_PyObject *obj)
 	return lookup(obj).kind == KIND_CUPY;
 }
 
-int ho_speaks_dlpack(ho_PyObject *obj)
+int ho_speaks_dlpack(ho_PyObject *obj, ho_failed *f)
 {
 	struct entry e = lookup(obj);
 
 	return e.kind == KIND_OURS || e.kind == KIND_NDARRAY || e.kind == KIND_CUPY || e.kind == KIND_TABLE ||
 	       e.kind == KIND_CAPSULE || (e.kind == KIND_DLPACK && e.tells_device) ||
-	       (has_attr(obj, ho_names.dlpack) && has_attr(obj, ho_names.dlpack_device));
+	       (ho_probe(obj, ho_names.dlpack, f) && ho_probe(obj, ho_names.dlpack_device, f));
 }
 
 int ho_consume_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, ho_arg *out)
@@ -1472,10 +1479,12 @@ int ho_consume_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, ho
 	case KIND_CAPSULE:
 		return take_capsule(obj, want, out);
 	default:
-		if (e.kind != KIND_DLPACK && !has_attr(obj, ho_names.dlpack))
-			return no_protocol(obj, "__dlpack__");
-		return take_dlpack(obj, want, req, out);
+		break;
 	}
+	ho_failed f = { 0 };
+	if (e.kind != KIND_DLPACK && !ho_probe(obj, ho_names.dlpack, &f))
+		return no_protocol(obj, &f, "__dlpack__");
+	return take_dlpack(obj, want, req, out);
 }
 
 int ho_consume_buffer(ho_PyObject *obj, unsigned want, ho_arg *out)
@@ -1487,8 +1496,9 @@ int ho_consume_buffer(ho_PyObject *obj, unsigned want, ho_arg *out)
 int ho_consume_interface(ho_PyObject *obj, unsigned want, int any, int64_t *itemsize, ho_arg *out)
 {
 	start(out, obj);
-	if (!has_attr(obj, ho_names.array_interface))
-		return no_protocol(obj, "__array_interface__");
+	ho_failed f = { 0 };
+	if (!ho_probe(obj, ho_names.array_interface, &f))
+		return no_protocol(obj, &f, "__array_interface__");
 	return take_interface(obj, want, any, itemsize, out);
 }
 
@@ -1582,6 +1592,8 @@ ho_owner *ho_arg_retain(ho_arg *arg)
 		ho_owner_ref(arg->hold.owner);
 		return arg->hold.owner;
 	case HO_HELD_NONE:
+		if (ho_is_view(arg->obj) && ho_view_share((ho_view *)arg->obj) != 0)
+			return NULL;
 		if (ho_is_view(arg->obj) && (o = ((ho_view *)arg->obj)->owner) != NULL)
 			ho_owner_ref(o);
 		else

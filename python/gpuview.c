@@ -43,6 +43,63 @@ static int is_pending(const ho_view *v, const char *op)
 	return 1;
 }
 
+/* ---- Order -------------------------------------------------------------- */
+
+/* Whether nothing is pending on a stream, by one question that harms nobody: a
+ * stream that captures is not asked, and where others capture only a thread of
+ * relaxed mode may ask. 0 also where that cannot be told. */
+static int is_quiet(ho_driver *d, ho_context ctx, ho_stream s)
+{
+	int mode = HO_CU_STREAM_CAPTURE_MODE_RELAXED, capturing = HO_CU_STREAM_CAPTURE_STATUS_NONE, quiet = 0;
+	ho_guard g;
+
+	if (d->t.cuThreadExchangeStreamCaptureMode == NULL || d->t.cuStreamIsCapturing == NULL ||
+	    d->t.cuStreamQuery == NULL || ho_enter_for(&d->t, ctx, s, &g) != HO_CUDA_SUCCESS)
+		return 0;
+	if (d->t.cuStreamIsCapturing(s, &capturing) == HO_CUDA_SUCCESS && capturing == HO_CU_STREAM_CAPTURE_STATUS_NONE &&
+	    d->t.cuThreadExchangeStreamCaptureMode(&mode) == HO_CUDA_SUCCESS) {
+		quiet = d->t.cuStreamQuery(s) == HO_CUDA_SUCCESS;
+		d->t.cuThreadExchangeStreamCaptureMode(&mode);
+	}
+	ho_leave(&d->t, &g, HO_CUDA_SUCCESS);
+	return quiet;
+}
+
+/* The stream that was asked last, and how often in a row it was busy: asking
+ * costs a third of an event edge, so that one which mostly is busy is seldom
+ * asked. GIL held. */
+static struct {
+	uint64_t handle;
+	unsigned busy;
+} asked;
+enum { BUSY = 2, ASK_EVERY = 8 };
+
+/* Work queued on `to` from now on comes after what is queued on `from` now: by
+ * one event edge, and by none if they are one stream or nothing is pending. dev
+ * is as for ho_stream_order. */
+static int order_after(const char *op, int dev, const ho_stream_ref *from, const ho_stream_ref *to)
+{
+	ho_driver *d;
+
+	if (ho_stream_same(from, to))
+		return 0;
+	if (asked.handle != from->handle) {
+		asked.handle = from->handle;
+		asked.busy = 0;
+	}
+	if (asked.busy >= BUSY && ++asked.busy % ASK_EVERY != 0)
+		return ho_stream_order(op, dev, from, to);
+	uint64_t ctx = from->ctx;
+	if ((d = ho_gpu()) == NULL || (ctx == 0 && from->handle <= 2 && (ctx = ho_gpu_context(dev)) == 0))
+		return -1;
+	if (is_quiet(d, (ho_context)ctx, (ho_stream)from->handle)) {
+		asked.busy = 0;
+		return 0;
+	}
+	asked.busy += asked.busy < BUSY;
+	return ho_stream_order(op, dev, from, to);
+}
+
 /* ---- Import ------------------------------------------------------------- */
 
 int ho_view_imported(ho_view *v, uint32_t arg_flags, int mode, const ho_stream_ref *on)
@@ -62,7 +119,7 @@ int ho_view_imported(ho_view *v, uint32_t arg_flags, int mode, const ho_stream_r
 		if (!is_cuda(v->t.device.device_type))
 			return ho_raise(HO_E_DEVICE, 0, op, "memory on device type %d cannot be ordered on a CUDA stream",
 			                (int)v->t.device.device_type);
-		if (ho_stream_order(op, (int)v->t.device.device_id, &from, on) != 0)
+		if (order_after(op, (int)v->t.device.device_id, &from, on) != 0)
 			return -1;
 	}
 	ho_view_pending(v, on->handle, on->ctx);
@@ -98,7 +155,8 @@ static int take_ints(ho_PyObject *tuple, const char *key, int rule, int64_t *out
 		if (HO_UNLIKELY(HO_TYPE(o) != (ho_PyTypeObject *)ho_py.PyLong_Type)) {
 			index = ho_py.PyNumber_Index(o);
 			if (index == NULL) {
-				ho_py.PyErr_Clear();
+				if (ho_other_than(ho_py.PyExc_TypeError))
+					return -1;
 				return ho_raise(HO_X_TYPE, rule, cai_op, "%s[%lld] is not an int", key, (long long)i);
 			}
 		}
@@ -436,7 +494,7 @@ int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_st
 		if (!is_cuda(a->device.device_type))
 			return ho_raise(HO_E_DEVICE, 0, op, "memory on device type %d cannot be ordered on a CUDA stream",
 			                (int)a->device.device_type);
-		if (ho_stream_order(op, a->device.device_id, &from, &on) != 0)
+		if (order_after(op, a->device.device_id, &from, &on) != 0)
 			return -1;
 	}
 	io->ctx = on.ctx;
@@ -456,7 +514,7 @@ int ho_view_order_for(ho_view *v, uint64_t consumer)
 		return some;
 	if (to.handle <= 2 && from.handle <= 2)
 		to.ctx = from.ctx;
-	return ho_stream_order("__dlpack__", (int)v->t.device.device_id, &from, &to);
+	return order_after("__dlpack__", (int)v->t.device.device_id, &from, &to);
 }
 
 int ho_view_host_wait(ho_view *v)
@@ -627,7 +685,7 @@ int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on)
 	for (int i = 0; i < 2; i++) {
 		ho_stream_ref from = pending(both[i]);
 		int some = is_pending(both[i], op);
-		if (some < 0 || (some > 0 && ho_stream_order(op, (int)both[i]->t.device.device_id, &from, &s) != 0))
+		if (some < 0 || (some > 0 && order_after(op, (int)both[i]->t.device.device_id, &from, &s) != 0))
 			return -1;
 	}
 	if (copy_on(dst, src, &s, 0) != 0)
@@ -715,7 +773,7 @@ ho_PyObject *ho_view_release_on(ho_PyObject *self, ho_PyObject *stream)
 		if (v->produced) {
 			/* What the producer queues from now on, also the reuse of the memory,
 			 * comes after our work (R189). */
-			if (ho_stream_order(op, dev, &on, &from) != 0)
+			if (order_after(op, dev, &on, &from) != 0)
 				return NULL;
 		} else {
 			ho_owner *o = claim(v);
@@ -729,6 +787,8 @@ ho_PyObject *ho_view_release_on(ho_PyObject *self, ho_PyObject *stream)
 			}
 		}
 	}
+	if (ho_view_share(v) != 0)
+		return NULL;
 	ho_owner *o = v->owner;
 	ho_PyObject *exporter = v->exporter;
 	v->released = 1;

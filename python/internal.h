@@ -180,10 +180,25 @@ HO_HIDDEN int ho_consume_interface(ho_PyObject *obj, unsigned want, int any, int
 HO_HIDDEN int ho_arg_room(ho_arg *out, int32_t n);
 /* 1 if obj is an array of CuPy itself; see cupy.c. */
 HO_HIDDEN int ho_is_cupy(ho_PyObject *obj);
+/* What went wrong while an object was asked for several protocols (B254): the
+ * others are tried, and it is told if none works. stop: it is no Exception, such
+ * as KeyboardInterrupt, or there is no memory, and nothing else is tried. */
+typedef struct ho_failed {
+	ho_PyObject *type, *value, *trace;
+	int stop;
+} ho_failed;
+/* 1 if obj has an attribute. 0 if not, or if asking failed, which f keeps. */
+HO_HIDDEN int ho_probe(ho_PyObject *obj, ho_PyObject *name, ho_failed *f);
+/* 1 and the exception that f has, or 0. */
+HO_HIDDEN int ho_failed_raise(ho_failed *f);
+HO_HIDDEN void ho_failed_drop(ho_failed *f);
+/* 1 if the pending exception is of another class, which is for the caller to let
+ * through; 0 if it was of this one and is cleared, to be told in other words. */
+HO_HIDDEN int ho_other_than(ho_PyObject *class);
 /* Only the buffer protocol. */
 HO_HIDDEN int ho_consume_buffer(ho_PyObject *obj, unsigned want, ho_arg *out);
 /* 1 if the object has __dlpack__ and __dlpack_device__, or is a capsule. */
-HO_HIDDEN int ho_speaks_dlpack(ho_PyObject *obj);
+HO_HIDDEN int ho_speaks_dlpack(ho_PyObject *obj, ho_failed *f);
 /* The stream that obj's library works on now, by the exchange table of its
  * type: 1 and *stream, 0 if there is no table, -1 with an exception set. */
 HO_HIDDEN int ho_producer_stream(ho_PyObject *obj, DLDevice device, void **stream);
@@ -192,7 +207,8 @@ HO_HIDDEN void ho_type_cache_clear(void);
 HO_HIDDEN int ho_type_cache_size(void);
 /* 1 if the struct of numpy.ndarray is read directly, 0 not, -1 not tried. */
 extern HO_HIDDEN int ho_numpy_direct;
-/* The same for the attributes of cupy.ndarray. */
+/* 2 if the object of a cupy.ndarray is read, 1 if its attributes are, 0 neither,
+ * -1 not tried. */
 HO_HIDDEN int ho_cupy_direct(void);
 /* The descr (dtype object) of an exact ndarray that is read directly, else
  * NULL; borrowed. */
@@ -217,6 +233,8 @@ HO_HIDDEN int ho_python_enter(void);
 HO_HIDDEN void ho_python_leave(void);
 /* Called by atexit: no release enters Python afterwards. */
 HO_HIDDEN void ho_release_shutdown(void);
+/* 1 while Python may be entered: releases do nothing afterwards. */
+HO_HIDDEN int ho_python_lives(void);
 /* Releases that wait for the GIL now (tests). */
 HO_HIDDEN int64_t ho_release_pending(void);
 
@@ -239,7 +257,8 @@ extern HO_HIDDEN const DLPackExchangeAPI ho_exchange_api;
 
 typedef struct ho_view {
 	ho_PyObject ob;
-	ho_owner *owner;       /* one reference; NULL: exporter keeps the memory, or nothing does */
+	ho_owner *owner;       /* one reference; NULL: managed or the exporter keeps the memory, or nothing does */
+	DLManagedTensorVersioned *managed; /* keeps the memory until somebody else has to, see ho_view_owner */
 	ho_PyObject *exporter; /* exporting_obj; NULL: none */
 	ho_PyObject *dtype;    /* cache */
 	ho_PyObject *shape;    /* cache */
@@ -285,6 +304,9 @@ HO_HIDDEN void ho_view_ready(ho_view *v);
 HO_HIDDEN ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *exporter);
 /* Another object of the same kind on the memory of v. */
 HO_HIDDEN ho_view *ho_view_sub(ho_view *v, void *data, int32_t ndim, const int64_t *shape, const int64_t *strides);
+/* Makes what keeps the memory of v an owner, which others can share, where it is
+ * a managed tensor so far. 0, or -1 with an exception set. */
+HO_HIDDEN int ho_view_share(ho_view *v);
 /* What keeps the memory: borrowed from the view, or a new owner, then *made is
  * set and the reference is the caller's. NULL with an exception set. */
 HO_HIDDEN ho_owner *ho_view_owner(ho_view *v, int *made);

@@ -204,6 +204,8 @@ enum {
 	X(void, PyObject_Free, (void *)) \
 	X(void, PyObject_GC_Del, (void *)) \
 	X(void, PyObject_GC_UnTrack, (void *)) \
+	X(void, PyObject_GC_Track, (void *)) \
+	X(ho_PyObject *, PyObject_Init, (ho_PyObject *, ho_PyTypeObject *)) \
 	X(ho_PyObject *, PyObject_GetAttr, (ho_PyObject *, ho_PyObject *)) \
 	X(ho_PyObject *, PyObject_GetAttrString, (ho_PyObject *, const char *)) \
 	X(int, PyObject_SetAttrString, (ho_PyObject *, const char *, ho_PyObject *)) \

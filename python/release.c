@@ -24,7 +24,7 @@ static pthread_t reaper;
 static sem_t wake;
 
 /* May Python be entered at all? Cheap; needs no thread state. */
-static int python_lives(void)
+int ho_python_lives(void)
 {
 	if (atomic_load_explicit(&closing, memory_order_acquire) || !ho_py.Py_IsInitialized())
 		return 0;
@@ -76,7 +76,7 @@ static void *reap(void *unused)
 		while (sem_wait(&wake) != 0 && errno == EINTR)
 			;
 		ho_owner *o = atomic_exchange(&waiting, NULL);
-		if (o != NULL && python_lives()) {
+		if (o != NULL && ho_python_lives()) {
 			int state = ho_py.PyGILState_Ensure();
 			drop_list(o);
 			ho_py.PyGILState_Release(state);
@@ -118,7 +118,7 @@ static void start_reaper(void)
 
 static void last(ho_owner *o)
 {
-	if (!python_lives())
+	if (!ho_python_lives())
 		return; /* the process ends: a leak is better than a crash */
 	if (ho_py.PyGILState_Check != NULL && ho_py.PyGILState_Check()) {
 		drop(o);
@@ -145,7 +145,7 @@ int ho_python_enter(void)
 {
 	/* Counted first: ho_release_shutdown either sees this thread or is seen. */
 	atomic_fetch_add(&inside, 1);
-	if (python_lives())
+	if (ho_python_lives())
 		return 0;
 	atomic_fetch_sub(&inside, 1);
 	return -1;

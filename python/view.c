@@ -12,9 +12,30 @@ ho_PyTypeObject *ho_array_type;
 
 /* ---- Life --------------------------------------------------------------- */
 
+/* Dead views whose memory the next ones get, linked through owner. Guarded by
+ * the GIL. */
+enum { SPARE_VIEWS = 16 };
+static ho_view *spare;
+static int spares;
+
+/* A view of the collector's that all but for dims is zero. */
+static ho_view *new_view(ho_PyTypeObject *type)
+{
+	ho_view *v = spare;
+
+	if (v == NULL || type != ho_view_type)
+		return (ho_view *)ho_py.PyType_GenericAlloc(type, 0);
+	spare = (ho_view *)v->owner;
+	spares--;
+	memset((char *)v + sizeof(ho_PyObject), 0, offsetof(ho_view, dims) - sizeof(ho_PyObject));
+	ho_py.PyObject_Init(&v->ob, type);
+	ho_py.PyObject_GC_Track(v);
+	return v;
+}
+
 ho_view *ho_view_alloc(ho_PyTypeObject *type, int32_t ndim)
 {
-	ho_view *v = (ho_view *)ho_py.PyType_GenericAlloc(type, 0);
+	ho_view *v = new_view(type);
 	if (v == NULL)
 		return NULL;
 	int64_t *dims = v->dims;
@@ -40,8 +61,10 @@ void ho_view_ready(ho_view *v)
 static void release_parts(ho_view *v)
 {
 	ho_owner *o = v->owner;
+	DLManagedTensorVersioned *m = v->managed;
 
 	v->owner = NULL;
+	v->managed = NULL;
 	if (v->t.shape != v->dims)
 		free(v->t.shape);
 	free(v->byte_strides);
@@ -50,6 +73,8 @@ static void release_parts(ho_view *v)
 	ho_xdecref(v->exporter);
 	if (o != NULL)
 		ho_owner_unref(o);
+	if (m != NULL && ho_python_lives())
+		ho_release_versioned(m);
 }
 
 void ho_view_dealloc(ho_PyObject *self)
@@ -62,10 +87,15 @@ void ho_view_dealloc(ho_PyObject *self)
 	if (type == ho_view_type)
 		ho_py.PyObject_GC_UnTrack(self);
 	release_parts((ho_view *)self);
-	if (type == ho_view_type)
-		ho_py.PyObject_GC_Del(self);
-	else
+	if (type != ho_view_type) {
 		ho_py.PyObject_Free(self);
+	} else if (spares < SPARE_VIEWS) {
+		((ho_view *)self)->owner = (ho_owner *)spare;
+		spare = (ho_view *)self;
+		spares++;
+	} else {
+		ho_py.PyObject_GC_Del(self);
+	}
 	ho_py.Py_DecRef((ho_PyObject *)type);
 	ho_py.PyErr_Restore(kind, value, trace);
 }
@@ -92,6 +122,10 @@ ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *expor
 	if (arg->held == HO_HELD_OBJECT && arg->hold.object == exporter) {
 		arg->held = HO_HELD_NONE; /* the reference moves */
 		v->exporter = exporter;
+	} else if (arg->held == HO_HELD_VERSIONED) {
+		arg->held = HO_HELD_NONE; /* so does the tensor */
+		v->managed = arg->hold.versioned;
+		v->exporter = exporter != NULL ? ho_newref(exporter) : NULL;
 	} else if (arg->held != HO_HELD_NONE) {
 		ho_owner *o = ho_arg_retain(arg);
 		v->exporter = exporter != NULL ? ho_newref(exporter) : NULL;
@@ -108,9 +142,21 @@ ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *expor
 	return v;
 }
 
+int ho_view_share(ho_view *v)
+{
+	if (v->managed == NULL)
+		return 0;
+	ho_owner *o = ho_owner_python(v->managed, HO_DROP_VERSIONED);
+	if (o == NULL)
+		return -1;
+	v->managed = NULL;
+	v->owner = o;
+	return 0;
+}
+
 ho_view *ho_view_sub(ho_view *v, void *data, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
-	ho_view *s = ho_view_alloc(HO_TYPE(v), ndim);
+	ho_view *s = ho_view_share(v) == 0 ? ho_view_alloc(HO_TYPE(v), ndim) : NULL;
 	if (s == NULL)
 		return NULL;
 	s->t.data = data;
@@ -145,6 +191,8 @@ static ho_owner static_owner = { 1, last_static, NULL, 0 };
 
 ho_owner *ho_view_owner(ho_view *v, int *made)
 {
+	if (ho_view_share(v) != 0)
+		return NULL;
 	*made = v->owner == NULL && v->exporter != NULL;
 	if (*made)
 		return ho_owner_from_object(v->exporter);

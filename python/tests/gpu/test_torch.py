@@ -262,6 +262,23 @@ def test_under_capture(stream: Any) -> None:
     assert u.unique().tolist() == [3]
 
 
+def test_capture_of_another_stream_is_left_alone(stream: Any) -> None:
+    # B231: in global mode, a question about any stream invalidates the capture.
+    v = StridedMemoryView.from_dlpack(torch.arange(8, device="cuda"), stream)
+    other = handoff.Device().create_stream()
+    t = torch.zeros(N, device="cuda", dtype=torch.int32)
+    torch.cuda.synchronize()
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        t.add_(1)
+        w = StridedMemoryView.from_dlpack(v, other)
+        t.add_(1)
+    g.replay()
+    torch.cuda.synchronize()
+    assert t.unique().tolist() == [2]
+    assert read(w, other) == list(range(8))
+
+
 def test_export_under_use_stream(streams: Any, stream: Any) -> None:
     v = StridedMemoryView.from_dlpack(torch.arange(8, device="cuda"), stream)
     with handoff.use_stream(stream):

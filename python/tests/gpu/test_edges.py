@@ -1,0 +1,72 @@
+"""How many event edges are made: one where something is pending, none where nothing is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from gpuhelp import read, real_gpu
+
+import handoff
+from handoff import Device, StridedMemoryView, _core
+
+pytestmark = pytest.mark.skipif(real_gpu(), reason="counts calls of the software device")
+
+
+@contextmanager
+def calls_of(api: str) -> Iterator[Callable[[], bool]]:
+    """Whether the entry point was called in the block; it does nothing then."""
+    _core._inject(f"{api}:1:0")
+    seen: list[bool] = []
+
+    def was_called() -> bool:
+        seen.append(bool(json.loads(_core._inject(""))["first"]))
+        return seen[0]
+
+    try:
+        yield was_called
+    finally:
+        _core._inject("")
+
+
+@pytest.fixture
+def view(device: Device, stream: Any) -> Iterator[StridedMemoryView]:
+    b = device.allocate(64, stream=stream)
+    b.fill(3, stream=stream)
+    yield StridedMemoryView.from_buffer(b, (64,), dtype="uint8")
+    stream.sync()
+
+
+def test_none_when_nothing_is_pending(view: StridedMemoryView, stream: Any, other: Any) -> None:
+    for _ in range(20):  # also after a time when something was
+        stream.sync()
+        StridedMemoryView.from_dlpack(view, other)
+    with calls_of("cuEventRecord") as called:
+        v = StridedMemoryView.from_dlpack(view, other)
+        assert not called()
+    assert v.stream == other
+    assert read(v, other) == [3] * 64
+
+
+def test_counting_counts(view: StridedMemoryView, stream: Any, other: Any, gate: Any) -> None:
+    with gate(stream), calls_of("cuEventRecord") as called:
+        StridedMemoryView.from_dlpack(view, other)
+        assert called()
+
+
+def test_one_when_something_is(view: StridedMemoryView, stream: Any, other: Any, gate: Any, device: Device) -> None:
+    for _ in range(20):  # busy every time, so that the stream is not asked every time
+        with gate(stream) as opened:
+            handoff.Buffer.fill(view.exporting_obj, 7, stream=stream)
+            v = StridedMemoryView.from_dlpack(view, other)
+            host = handoff.Array.zeros((64,), "uint8")
+            v.copy_to(host, other)
+            assert not other.is_done
+            opened()
+            other.sync()
+            assert set(host.tolist()) == {7}
+            handoff.Buffer.fill(view.exporting_obj, 3, stream=stream)
+            stream.sync()
