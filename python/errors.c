@@ -190,6 +190,51 @@ int ho_raise(int code, int rule, const char *op, const char *format, ...)
 	return -1;
 }
 
+int ho_other_than(ho_PyObject *class)
+{
+	if (!ho_py.PyErr_ExceptionMatches(class))
+		return 1;
+	ho_py.PyErr_Clear();
+	return 0;
+}
+
+int ho_probe(ho_PyObject *obj, ho_PyObject *name, ho_failed *f)
+{
+	ho_PyObject *v = f->stop ? NULL : ho_py.PyObject_GetAttr(obj, name);
+
+	if (v != NULL) {
+		ho_py.Py_DecRef(v);
+		return 1;
+	}
+	if (f->stop || !ho_other_than(ho_py.PyExc_AttributeError))
+		return 0;
+	f->stop = !ho_py.PyErr_ExceptionMatches(ho_py.PyExc_Exception) || ho_py.PyErr_ExceptionMatches(ho_py.PyExc_MemoryError);
+	if (f->type != NULL && !f->stop) {
+		ho_py.PyErr_Clear(); /* the first is told */
+		return 0;
+	}
+	ho_failed_drop(f);
+	ho_py.PyErr_Fetch(&f->type, &f->value, &f->trace);
+	return 0;
+}
+
+void ho_failed_drop(ho_failed *f)
+{
+	ho_xdecref(f->type);
+	ho_xdecref(f->value);
+	ho_xdecref(f->trace);
+	f->type = f->value = f->trace = NULL;
+}
+
+int ho_failed_raise(ho_failed *f)
+{
+	if (f->type == NULL)
+		return 0;
+	ho_py.PyErr_Restore(f->type, f->value, f->trace);
+	f->type = f->value = f->trace = NULL;
+	return 1;
+}
+
 int ho_raise_named(const char *class_name, const char *message)
 {
 	const char *rule = NULL;

@@ -53,7 +53,8 @@ static int take_pair(ho_PyObject *o, const char *what, int rule, long long out[2
 		int overflow = 0;
 		ho_PyObject *v = ho_py.PyNumber_Index(ho_py.PyTuple_GetItem(o, i));
 		if (v == NULL) {
-			ho_py.PyErr_Clear();
+			if (ho_other_than(ho_py.PyExc_TypeError))
+				return -1;
 			return ho_raise(HO_X_TYPE, rule, op, "%s is not a tuple of two ints", what);
 		}
 		out[i] = ho_py.PyLong_AsLongLongAndOverflow(v, &overflow);

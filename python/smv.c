@@ -128,29 +128,25 @@ static ho_PyObject *view_of_buffer(ho_PyObject *obj)
 	return (ho_PyObject *)ho_view_from_arg(ho_view_type, &arg, obj);
 }
 
-static int has(ho_PyObject *obj, ho_PyObject *name)
-{
-	ho_PyObject *v = ho_py.PyObject_GetAttr(obj, name);
-	if (v == NULL)
-		ho_py.PyErr_Clear();
-	ho_xdecref(v);
-	return v != NULL;
-}
-
 static ho_PyObject *view_of_any(ho_PyObject *obj, int mode, const ho_stream_ref *on, int lenient)
 {
+	ho_failed f = { 0 };
+	ho_PyObject *r = NULL;
+
 	/* On a GPU DLPack goes before the CUDA array interface: it knows the device (R292). */
-	if (ho_speaks_dlpack(obj))
-		return view_of_dlpack(obj, mode, on, lenient);
-	if (has(obj, ho_names.cuda_array_interface))
-		return (ho_PyObject *)ho_view_of_cuda_interface(obj, mode, on);
-	if (has(obj, ho_names.array_interface))
-		return view_of_interface(obj);
-	if (ho_py.PyObject_CheckBuffer(obj))
-		return view_of_buffer(obj);
-	ho_raise(HO_X_PROTOCOL, 158, "from_any_interface",
-	         "the object has no __dlpack__, __cuda_array_interface__, __array_interface__ or buffer");
-	return NULL;
+	if (ho_speaks_dlpack(obj, &f))
+		r = view_of_dlpack(obj, mode, on, lenient);
+	else if (ho_probe(obj, ho_names.cuda_array_interface, &f))
+		r = (ho_PyObject *)ho_view_of_cuda_interface(obj, mode, on);
+	else if (ho_probe(obj, ho_names.array_interface, &f))
+		r = view_of_interface(obj);
+	else if (!f.stop && ho_py.PyObject_CheckBuffer(obj))
+		r = view_of_buffer(obj);
+	else if (!ho_failed_raise(&f))
+		ho_raise(HO_X_PROTOCOL, 158, "from_any_interface",
+		         "the object has no __dlpack__, __cuda_array_interface__, __array_interface__ or buffer");
+	ho_failed_drop(&f);
+	return r;
 }
 
 static ho_PyObject *from_any_interface(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
@@ -316,7 +312,8 @@ static int take_layout(ho_PyObject *o, int64_t *shape, int64_t *strides, int32_t
 		s = ho_py.PyObject_GetAttr(o, ho_names.shape);
 		t = s != NULL ? ho_py.PyObject_GetAttr(o, ho_names.strides) : NULL;
 		if (t == NULL) {
-			ho_py.PyErr_Clear();
+			if (ho_other_than(ho_py.PyExc_AttributeError))
+				goto done;
 			ho_raise(HO_X_TYPE, 0, "view", "layout is a pair (shape, strides), or has shape and strides");
 			goto done;
 		}
