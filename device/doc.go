@@ -38,6 +38,13 @@
 // A buffer is given back in stream order, after the work of all streams that
 // it was used on.
 //
+// # Other processes
+//
+// An event ([Event.IPCHandle], [Context.OpenIPCEvent]) orders work of two
+// processes, and buffers of a shareable pool are used by both ([DevicePool.FD],
+// [DevicePool.Share], [Device.OpenPool], [DevicePool.Open]). The software device
+// is one process's: there these give [ErrNotSupported].
+//
 // # Errors
 //
 // A failed driver call is an [*Error] with operation, device and code. Test for

@@ -579,7 +579,7 @@ func TestFaultWalk(t *testing.T) {
 			"a registry":                 "EventOf",
 			"a map":                      "Properties.*",
 			"counters":                   "Stats",
-			"the software device has no sharing between processes: it always fails": "Event.IPCHandle Context.OpenIPCEvent",
+			"the software device has no sharing between processes: it always fails": "Event.IPCHandle Context.OpenIPCEvent Device.OpenPool DevicePool.FD DevicePool.Open DevicePool.Share",
 		},
 		Typed: func(err error, code driver.Result) error {
 			var e *device.Error

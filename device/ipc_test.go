@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,12 +29,13 @@ type peer struct {
 	cmd *exec.Cmd
 }
 
-func startPeer(t *testing.T, mode string, env ...string) *peer {
+func startPeer(t *testing.T, mode string, files []*os.File, env ...string) *peer {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	p := &peer{t: t, cmd: exec.CommandContext(soon(t), exe)}
 	p.cmd.Env = append(append(os.Environ(), "DEVICE_TEST_CHILD="+mode), env...)
+	p.cmd.ExtraFiles = files
 	p.cmd.Stderr = os.Stderr
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(t, err)
@@ -91,7 +93,7 @@ func TestEventOfAnotherProcess(t *testing.T) {
 
 	release := block(t, s)
 	require.NoError(t, s.RecordEvent(e))
-	p := startPeer(t, "event", "DEVICE_TEST_EVENT="+hex.EncodeToString(handle[:]))
+	p := startPeer(t, "event", nil, "DEVICE_TEST_EVENT="+hex.EncodeToString(handle[:]))
 	p.hear("waits")
 	release()
 	p.hear("goes on")
@@ -179,4 +181,133 @@ func eventChild() (err error) {
 		return fmt.Errorf("the parent said %q: %w", line, err)
 	}
 	return s.Synchronize(background)
+}
+
+// TestPoolOfAnotherProcess: a process reads and writes memory that another one
+// allocated, opens it twice and closes both (B291, B296, B300).
+func TestPoolOfAnotherProcess(t *testing.T) {
+	d := open(t, 0)
+	s := newStream(t, d)
+	private, err := d.NewPool(nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, private.Close()) }()
+	_, err = private.FD()
+	require.ErrorIs(t, err, device.ErrInvalidValue)
+	_, err = private.Open(device.SharedBuffer{Size: 1}, s)
+	require.ErrorIs(t, err, device.ErrInvalidValue)
+	_, err = d.OpenPool(-1)
+	require.ErrorIs(t, err, device.ErrInvalidValue)
+
+	pool, err := d.NewPool(&device.PoolOptions{Shareable: true})
+	if !testdriver.Real() {
+		if err == nil { // its memory is one process's, whatever it says of the pool
+			defer func() { require.NoError(t, pool.Close()) }()
+			_, err = pool.FD()
+		}
+		require.ErrorIs(t, err, device.ErrNotSupported)
+		_, err = d.OpenPool(0)
+		require.ErrorIs(t, err, device.ErrNotSupported)
+		return
+	}
+	require.NoError(t, err)
+	defer func() { require.NoError(t, pool.Close()) }()
+	b, err := device.Allocate(pool, 4096, s)
+	require.NoError(t, err)
+	second, err := device.Allocate(pool, 512, s)
+	require.NoError(t, err)
+	require.NoError(t, b.Fill8(0x5A, s))
+	require.NoError(t, second.Fill8(0x11, s))
+	require.NoError(t, s.Synchronize(background))
+	other := allocate(t, d, 64, s)
+	_, err = pool.Share(other) // of the device's own pool
+	require.ErrorIs(t, err, device.ErrInvalidValue)
+
+	var handles []string
+	for _, b := range []*device.Buffer{b, second} {
+		shared, err := pool.Share(b)
+		require.NoError(t, err)
+		require.Equal(t, b.Size(), shared.Size)
+		handles = append(handles, hex.EncodeToString(shared.Pointer[:]), strconv.FormatInt(shared.Size, 10))
+	}
+	fd, err := pool.FD()
+	require.NoError(t, err)
+	file := os.NewFile(uintptr(fd), "pool")
+	p := startPeer(t, "pool", []*os.File{file}, "DEVICE_TEST_BUFFERS="+strings.Join(handles, " "))
+	require.NoError(t, file.Close())
+	p.hear("0x5a 0x11")
+	p.hear("wrote")
+	p.end()
+	require.Equal(t, byte(0x77), read(t, b, s)[4095])
+	require.Equal(t, byte(0x11), read(t, second, s)[0])
+	require.NoError(t, b.Close())
+	require.NoError(t, second.Close())
+	_, err = pool.Share(b)
+	require.ErrorIs(t, err, device.ErrClosed)
+}
+
+// poolChild is the other process of TestPoolOfAnotherProcess.
+func poolChild() (err error) {
+	words := strings.Fields(os.Getenv("DEVICE_TEST_BUFFERS"))
+	if len(words) != 4 {
+		return fmt.Errorf("%d words", len(words))
+	}
+	var shared [2]device.SharedBuffer
+	for i := range shared {
+		if _, err := hex.Decode(shared[i].Pointer[:], []byte(words[2*i])); err != nil {
+			return err
+		}
+		if shared[i].Size, err = strconv.ParseInt(words[2*i+1], 10, 64); err != nil {
+			return err
+		}
+	}
+	d, err := device.Open(0)
+	if err != nil {
+		return err
+	}
+	s, err := d.NewStream(nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	pool, err := d.OpenPool(3)
+	if err != nil {
+		return err
+	}
+	if _, err := device.Allocate(pool, 64, s); err == nil {
+		return errors.New("an opened pool gives memory")
+	}
+	var open [3]*device.Buffer
+	for i, from := range []device.SharedBuffer{shared[0], shared[0], shared[1]} {
+		if open[i], err = pool.Open(from, s); err != nil {
+			return err
+		}
+	}
+	if open[0].Ptr() != open[1].Ptr() || open[0].Ptr() == open[2].Ptr() {
+		return fmt.Errorf("addresses %#x %#x %#x", open[0].Ptr(), open[1].Ptr(), open[2].Ptr())
+	}
+	if err := pool.Close(); err != nil { // its buffers hold it
+		return err
+	}
+	var first, last [512]byte
+	if err := errors.Join(open[0].CopyToHost(background, first[:], s), open[2].CopyToHost(background, last[:], s)); err != nil {
+		return err
+	}
+	fmt.Printf("%#x %#x\n", first[511], last[0])
+	// The first close leaves the memory to the second buffer, after its work.
+	q, err := d.NewStream(nil)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(q.Wait(s), open[0].Fill8(0x77, q), open[0].CloseOn(q), s.Wait(q)); err != nil {
+		return err
+	}
+	if err := open[1].CopyToHost(background, first[:], s); err != nil || first[0] != 0x77 {
+		return fmt.Errorf("%#x after one of two was closed: %w", first[0], err)
+	}
+	fmt.Println("wrote")
+	err = errors.Join(open[1].Close(), open[2].Close(), q.Close(), s.Synchronize(background), device.Flush(background))
+	if n := device.Stats(); err == nil && (n.Buffers|n.Pools|n.Events) != 0 {
+		err = fmt.Errorf("left over: %+v", n)
+	}
+	return err
 }

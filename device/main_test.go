@@ -131,8 +131,8 @@ func child(mode string) int {
 		fmt.Println("faults: ok")
 		return 0
 	}
-	if mode == "event" {
-		if err := eventChild(); err != nil {
+	if f := map[string]func() error{"event": eventChild, "pool": poolChild}[mode]; f != nil {
+		if err := f(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

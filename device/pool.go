@@ -18,6 +18,9 @@ type DevicePool struct {
 	owned   bool
 	info    MemoryInfo
 	cleanup runtime.Cleanup
+
+	shareable bool     // made to be
+	imports   *imports // of a pool of another process
 }
 
 // PoolOptions tune [Device.NewPool]. The zero value is the default.
@@ -102,7 +105,7 @@ func (d *Device) newPool(op string, loc driver.MemLocation, info MemoryInfo, opt
 	if res := d.d.MemPoolSetAttr(h, driver.MemPoolAttrReleaseThreshold, keep); res != driver.Success {
 		return nil, join(check(op, d.ordinal, res), check(op, d.ordinal, d.d.MemPoolDestroy(h)))
 	}
-	p := &DevicePool{dev: d, handle: h, owned: true, info: info}
+	p := &DevicePool{dev: d, handle: h, owned: true, info: info, shareable: o.Shareable}
 	drv, dev := d.d, d.ordinal
 	p.own = newOwner(&stats.pools, "device.DevicePool", func() error { return check("destroy pool", dev, drv.MemPoolDestroy(h)) })
 	p.cleanup = guard(p, p.own)
