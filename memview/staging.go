@@ -258,7 +258,10 @@ func (r *ring) order(a, b driver.StreamHandle) error {
 // onHost runs a piece between a slot and the host array, as a host function.
 func (r *ring) onHost(p copyPlan, dst, src uint64, keep *StridedMemoryView) error {
 	v := *keep // reachable until the function has run
-	return r.t.err("staging", r.t.d.LaunchHostGo(r.t.ctx, r.g.side, func() { p.runAt(dst, src, &v) }))
+	// Of arrays in host memory that are no slots only the first element is said.
+	return r.t.err("staging", r.t.d.LaunchHostCopy(r.t.ctx, r.g.side, func() { p.runAt(dst, src, &v) },
+		driver.HostTouch{Addr: uintptr(src + uint64(p.srcBase)), Len: uintptr(p.item)},
+		driver.HostTouch{Addr: uintptr(dst + uint64(p.dstBase)), Len: uintptr(p.item), Write: true}))
 }
 
 // stage copies from host memory f to device memory d.

@@ -9,8 +9,11 @@ import (
 // never used twice, so a stale one finds nothing.
 var hostFuncs struct {
 	sync.Mutex
-	next   uintptr
-	fns    map[uintptr]func()
+	next uintptr
+	fns  map[uintptr]func()
+	// touch is what functions have said that they do, for those who hunt for missing
+	// synchronization.
+	touch  map[uintptr][]HostTouch
 	panics atomic.Int64
 }
 
@@ -29,7 +32,44 @@ func addHostFunc(fn func()) uintptr {
 func dropHostFunc(key uintptr) {
 	hostFuncs.Lock()
 	delete(hostFuncs.fns, key)
+	delete(hostFuncs.touch, key)
 	hostFuncs.Unlock()
+}
+
+// HostTouch is Len bytes of memory at Addr that a host function reads or writes.
+type HostTouch struct {
+	Addr, Len uintptr
+	Write     bool
+}
+
+// HostTouches returns what the function behind the user word of a host function has said that it
+// touches; ok is false if it has said nothing. It is for providers of the driver's table.
+func HostTouches(user uintptr) (list []HostTouch, ok bool) {
+	hostFuncs.Lock()
+	defer hostFuncs.Unlock()
+	list, ok = hostFuncs.touch[user]
+	return list, ok
+}
+
+// LaunchHostCopy is [Driver.LaunchHostGo] for a function that only moves bytes: it touches no other memory that
+// a device uses than it says, and tells nobody that it has run. This is what the hunt of the software
+// device goes by; on a GPU it makes no difference.
+func (d *Driver) LaunchHostCopy(ctx ContextHandle, stream StreamHandle, fn func(), touches ...HostTouch) Result {
+	once, _ := hostTrampolines()
+	key := addHostFunc(fn)
+	if d.provider == ProviderSoft {
+		hostFuncs.Lock()
+		if hostFuncs.touch == nil {
+			hostFuncs.touch = make(map[uintptr][]HostTouch)
+		}
+		hostFuncs.touch[key] = touches
+		hostFuncs.Unlock()
+	}
+	res := d.LaunchHostFunc(ctx, stream, once, key)
+	if res != Success {
+		dropHostFunc(key)
+	}
+	return res
 }
 
 // NewHostFunc makes a Go function callable by the driver any number of times,

@@ -11,6 +11,7 @@ func callHostFunc(key uintptr, once bool) {
 	fn := h.fns[key]
 	if once {
 		delete(h.fns, key)
+		delete(h.touch, key)
 	}
 	h.Unlock()
 	if fn == nil {

@@ -22,6 +22,12 @@ type RaceFrame = hunt.Frame
 // HuntStats count what the hunt has looked at and, for its limits, could not.
 type HuntStats = hunt.Stats
 
+// Edge is an edge that a program makes, for [OmitEdges].
+type Edge struct {
+	API  string      // the entry point that makes it: "cuStreamWaitEvent"
+	Site []RaceFrame // the call, the innermost frame first
+}
+
 // settleTime is how long a check waits for work that is still under way.
 const settleTime = 5 * time.Second
 

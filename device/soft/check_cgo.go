@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/device/soft/internal/engine"
 	"github.com/go-handoff/handoff/internal/hunt"
 )
@@ -98,6 +99,51 @@ func huntEnvironment(e *engine.Engine, v string) {
 		_, _ = f.Write(append(line, '\n'))
 		_ = f.Close()
 	}})
+}
+
+// hostTouches is what a host function of package driver has said that it does.
+func hostTouches(user uintptr) *[2][]engine.Range {
+	list, ok := driver.HostTouches(user)
+	if !ok {
+		return nil
+	}
+	var r [2][]engine.Range
+	for _, x := range list {
+		i := 0
+		if x.Write {
+			i = 1
+		}
+		r[i] = append(r[i], engine.Range{Addr: uint64(x.Addr), Len: uint64(x.Len)})
+	}
+	return &r
+}
+
+// OmitEdges leaves edges out that the program makes, as long as the test t (a testing.TB) runs, to see
+// whether somebody notices: omit is asked about each one, on the thread that makes it and with locks held, so it
+// must not call the driver. A wait that is left out returns at once as if there were nothing to wait for. Graph nodes lose
+// all their dependencies at once.
+func OmitEdges(t checked, omit func(Edge) bool) {
+	t.Helper()
+	e, err := start()
+	if err != nil {
+		return
+	}
+	e.SetOmit(func(api string, site []uintptr) bool { return omit(Edge{API: api, Site: hunt.Frames(site)}) })
+	t.Cleanup(func() { e.SetOmit(nil) })
+}
+
+// HostTouch tells the hunt that host code reads or writes n bytes of memory that the device knows, now, so that a
+// missing wait before it is found.
+func HostTouch(addr, n uintptr, write bool) {
+	h := hunter()
+	if h == nil {
+		return
+	}
+	a := hunt.Access{Range: hunt.Range{Addr: uint64(addr), Len: uint64(n)}, Kind: hunt.Read}
+	if write {
+		a.Kind = hunt.Write
+	}
+	h.HostTouch(hunt.Desc{Kind: "host code", Site: hunt.Callers(1)}, a)
 }
 
 func seedText() string {

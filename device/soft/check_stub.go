@@ -15,6 +15,12 @@ func ForgetRaces() []Race { return nil }
 func Hunted() HuntStats { return HuntStats{} }
 
 func forgetRaces(uint64)       {}
+// OmitEdges does nothing in this build.
+func OmitEdges(checked, func(Edge) bool) {}
+
+// HostTouch does nothing in this build.
+func HostTouch(_, _ uintptr, _ bool) {}
+
 func huntMark() uint64         { return 0 }
 func racesSince(uint64) []Race { return nil }
 func seedText() string         { return "no software device" }

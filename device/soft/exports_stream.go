@@ -112,7 +112,11 @@ func ho_soft_cuLaunchHostFunc(s C.ho_stream, fn C.ho_host_fn, user C.ho_word) C.
 		if f == 0 {
 			return invalid
 		}
-		return e.LaunchHostFunc(t, engine.Handle(s), func() { C.ho_soft_call_host(f, user) }, uintptr(f), uintptr(user))
+		var touches *[2][]engine.Range
+		if e.Hunter() != nil {
+			touches = hostTouches(uintptr(user))
+		}
+		return e.LaunchHostFunc(t, engine.Handle(s), func() { C.ho_soft_call_host(f, user) }, uintptr(f), uintptr(user), touches)
 	})
 }
 

@@ -16,6 +16,7 @@ var order = [][]string{
 	{"device"},
 	{"memview"},
 	{"launch"},
+	{"internal/edges"},
 	{"python"},
 	{"conformance"},
 	{"cmd", "examples", "bench"},

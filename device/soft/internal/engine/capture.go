@@ -193,6 +193,9 @@ func (e *Engine) captureWait(s *stream, ev *event, flags uint32) Code {
 		e.invalidate(p.c)
 		return CaptureMerge
 	}
+	if len(p.deps) > 0 && e.omitted("cuStreamWaitEvent") {
+		return Success
+	}
 	for _, n := range p.deps {
 		if !slices.Contains(s.capDeps, n) {
 			s.capDeps = append(s.capDeps[:len(s.capDeps):len(s.capDeps)], n)

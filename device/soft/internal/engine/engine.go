@@ -48,6 +48,7 @@ type Engine struct {
 	sched   *scheduler // nil: every stream runs its work at once
 	inject  atomic.Pointer[Injector]
 	hunt    atomic.Pointer[hunting] // nil when nobody hunts
+	omit    atomic.Pointer[func(api string, site []uintptr) bool]
 
 	mu       sync.Mutex
 	handles  map[Handle]any

@@ -151,6 +151,9 @@ func (e *Engine) StreamWaitEvent(t *Thread, sh, eh Handle, flags uint32) Code {
 	if ev.rec == nil || ev.rec.done.Load() && e.hunt.Load() == nil {
 		return Success
 	}
+	if ev.rec.s != s && e.omitted("cuStreamWaitEvent") {
+		return Success
+	}
 	_, code = e.submitLocked(t, s, &waitWork{ev}, ev.rec)
 	return code
 }
@@ -168,6 +171,9 @@ func (e *Engine) EventQuery(t *Thread, h Handle) Code {
 	}
 	if code := e.unsafeCall(t); code != Success {
 		return code
+	}
+	if ev.rec != nil && e.omitted("cuEventQuery") {
+		return Success
 	}
 	if ev.rec != nil && !ev.rec.done.Load() {
 		return NotReady
@@ -205,7 +211,7 @@ func (e *Engine) EventSynchronize(t *Thread, h Handle) Code {
 	}
 	rec := ev.rec
 	e.mu.Unlock()
-	if rec != nil {
+	if rec != nil && !e.omitted("cuEventSynchronize") {
 		rec.wait()
 		e.learn(rec)
 		ev.ctx.dev.trimPools()

@@ -606,6 +606,9 @@ func (e *Engine) AddNode(t *Thread, gh Handle, deps []Handle, p *NodeParams) (Ha
 	if code != Success {
 		return 0, code
 	}
+	if len(ns) > 0 && p.Type != NodeMemFree && e.omitted("cuGraphAddNode") {
+		ns = nil
+	}
 	switch w := w.(type) {
 	case *graphFree:
 		if code := w.check(g, ns); code != Success {

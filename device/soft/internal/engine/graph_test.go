@@ -16,7 +16,7 @@ func TestCaptureAndLaunch(t *testing.T) {
 	ev, join := r.event(t, EventDisableTiming), r.event(t, EventDisableTiming)
 	n := 0
 	good(t, r.BeginCapture(r.t, a, CaptureRelaxed, 0, nil))
-	good(t, r.LaunchHostFunc(r.t, a, func() { n++ }, 1, 0))
+	good(t, r.LaunchHostFunc(r.t, a, func() { n++ }, 1, 0, nil))
 	good(t, r.EventRecord(r.t, ev, a, 0))
 	good(t, r.StreamWaitEvent(r.t, b, ev, 0))
 	good(t, r.MemsetAsync(r.t, Set{Dst: p, Value: 6, Elem: 1, Width: 64, Height: 1}, b))
@@ -71,14 +71,14 @@ func TestCaptureFaults(t *testing.T) {
 			e, _ := r.EventCreate(r.t, EventDisableTiming)
 			r.EventRecord(r.t, e, a, 0)
 			r.StreamWaitEvent(r.t, b, e, 0)
-			c := r.LaunchHostFunc(r.t, b, func() {}, 1, 0)
+			c := r.LaunchHostFunc(r.t, b, func() {}, 1, 0, nil)
 			r.EventDestroy(r.t, e)
 			r.later = func() { r.StreamDestroy(r.t, b) }
 			return c
 		}, Success, CaptureUnjoined},
 		"a failed capture refuses work": {func(r *rig, a Handle) Code {
 			r.StreamQuery(r.t, a)
-			return r.LaunchHostFunc(r.t, a, func() {}, 1, 0)
+			return r.LaunchHostFunc(r.t, a, func() {}, 1, 0, nil)
 		}, CaptureInvalidated, CaptureInvalidated},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -362,7 +362,7 @@ func TestMemOps(t *testing.T) {
 	good(t, r.StreamSynchronize(r.t, StreamLegacy))
 	done := make(chan struct{})
 	good(t, r.MemOps(r.t, a, []MemOp{{Kind: OpWait64, Addr: p, Value: 3}}))
-	good(t, r.LaunchHostFunc(r.t, a, func() { close(done) }, 1, 0))
+	good(t, r.LaunchHostFunc(r.t, a, func() { close(done) }, 1, 0, nil))
 	require.Equal(t, NotReady, r.StreamQuery(r.t, a))
 	good(t, r.MemOps(r.t, b, []MemOp{{Kind: OpWrite64, Addr: p, Value: 4}}))
 	<-done

@@ -64,7 +64,7 @@ func (r *rig) mem(t testing.TB, n uint64) uint64 {
 func (r *rig) block(t testing.TB, s Handle) func() {
 	t.Helper()
 	gate := make(chan struct{})
-	require.Equal(t, Success, r.LaunchHostFunc(r.t, s, func() { <-gate }, 1, 0))
+	require.Equal(t, Success, r.LaunchHostFunc(r.t, s, func() { <-gate }, 1, 0, nil))
 	return func() { close(gate) }
 }
 

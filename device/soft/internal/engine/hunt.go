@@ -149,6 +149,12 @@ func (p *hunting) submit(s *stream, w work, deps []*task) (*hunt.Op, *hunt.Pendi
 		o := p.h.Submit(hs, d.here(), after...)
 		p.h.Touch(o, accesses(w, nil))
 		return o, nil
+	case *hostWork:
+		o := p.h.Submit(hs, d.here(), after...)
+		if w.touches != nil {
+			p.h.Touch(o, touched(w.touches[0], w.touches[1], nil))
+		}
+		return o, nil
 	case *freeWork, *allocWork:
 		return p.h.Submit(hs, d.here(), after...), nil
 	}
@@ -197,6 +203,10 @@ func accesses(w accessor, n *hunt.Node) []hunt.Access {
 		return nil // words that order streams are no data
 	}
 	reads, writes := w.access()
+	return touched(reads, writes, n)
+}
+
+func touched(reads, writes []Range, n *hunt.Node) []hunt.Access {
 	r := make([]hunt.Access, 0, len(reads)+len(writes))
 	for _, x := range reads {
 		r = append(r, hunt.Access{Range: hunt.Range(x), Kind: hunt.Read, Node: n})
@@ -330,4 +340,20 @@ func (e *Engine) retire(c *Context) {
 	for _, o := range p.h.Group(c.id, false) {
 		p.h.Retire(o.Stream)
 	}
+}
+
+// SetOmit sets a function that is asked about every edge that a program makes, with the entry point and the
+// call site: true leaves the edge out. It may hold no lock that is held around calls. Nil takes it away.
+func (e *Engine) SetOmit(f func(api string, site []uintptr) bool) {
+	if f == nil {
+		e.omit.Store(nil)
+		return
+	}
+	e.omit.Store(&f)
+}
+
+// omitted says whether an edge is to be left out.
+func (e *Engine) omitted(api string) bool {
+	f := e.omit.Load()
+	return f != nil && (*f)(api, hunt.Callers(1))
 }

@@ -352,9 +352,13 @@ func (s *stream) one(t *task) {
 func (e *Engine) run(r *runner, t *task) {
 	if r.hunt, r.hop = nil, t.hop; t.hop != nil {
 		r.hunt = e.hunt.Load()
-		switch t.w.(type) {
-		case *hostWork, *callbackWork:
+		switch w := t.w.(type) {
+		case *hostWork:
 			// What the function tells the host by other means is not seen: assume that it tells all.
+			if w.touches == nil {
+				r.hunt.h.Learn(t.hop)
+			}
+		case *callbackWork:
 			r.hunt.h.Learn(t.hop)
 		}
 	}
@@ -619,6 +623,9 @@ func (e *Engine) StreamQuery(t *Thread, h Handle) Code {
 	if code := e.unsafeCall(t); code != Success {
 		return code
 	}
+	if e.omitted("cuStreamQuery") {
+		return Success
+	}
 	if !s.idle() || s.kind == kindLegacy && len(s.pending()) > 0 {
 		return NotReady
 	}
@@ -641,6 +648,10 @@ func (e *Engine) StreamSynchronize(t *Thread, h Handle) Code {
 		e.mu.Unlock()
 		return code
 	}
+	if e.omitted("cuStreamSynchronize") {
+		e.mu.Unlock()
+		return Success
+	}
 	p := s.pending()
 	over := e.passed(s)
 	e.mu.Unlock()
@@ -656,6 +667,9 @@ func (e *Engine) StreamSynchronize(t *Thread, h Handle) Code {
 type hostWork struct {
 	fn   func(Code)
 	user [2]uintptr // what a graph node is asked for: function and datum
+	// touches are what the function reads and writes, where it has said so: then that is all
+	// that it does, and it tells the host nothing.
+	touches *[2][]Range
 }
 
 func (*hostWork) nodeType() NodeType { return NodeHost }
@@ -666,13 +680,13 @@ func (w *hostWork) run(r *runner) Code {
 }
 
 // LaunchHostFunc is cuLaunchHostFunc. fn runs on a goroutine of the device; fnAddr and user
-// are kept for those who ask a captured node.
-func (e *Engine) LaunchHostFunc(t *Thread, h Handle, fn func(), fnAddr, user uintptr) Code {
+// are kept for those who ask a captured node. touches may be nil: what fn reads and what it writes.
+func (e *Engine) LaunchHostFunc(t *Thread, h Handle, fn func(), fnAddr, user uintptr, touches *[2][]Range) Code {
 	s, code := e.stream(t, h)
 	if code != Success {
 		return code
 	}
-	_, code = e.submit(t, s, &hostWork{fn: func(Code) { fn() }, user: [2]uintptr{fnAddr, user}})
+	_, code = e.submit(t, s, &hostWork{fn: func(Code) { fn() }, user: [2]uintptr{fnAddr, user}, touches: touches})
 	return code
 }
 

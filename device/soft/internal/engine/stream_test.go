@@ -89,7 +89,7 @@ func TestLegacyStreamTable(t *testing.T) {
 				open := r.block(t, pick(first, b1, n1))
 				done := make(chan struct{})
 				s := pick(second, b2, n2)
-				good(t, r.LaunchHostFunc(r.t, s, func() { close(done) }, 1, 0))
+				good(t, r.LaunchHostFunc(r.t, s, func() { close(done) }, 1, 0, nil))
 				if waits[[2]int{first, second}] {
 					require.Equal(t, NotReady, r.StreamQuery(r.t, s))
 					select {
@@ -166,7 +166,7 @@ func TestDestroyedStreamFinishesItsWork(t *testing.T) {
 	s := r.stream(t, 0)
 	open := r.block(t, s)
 	done := false
-	good(t, r.LaunchHostFunc(r.t, s, func() { done = true }, 1, 0))
+	good(t, r.LaunchHostFunc(r.t, s, func() { done = true }, 1, 0, nil))
 	good(t, r.StreamDestroy(r.t, s))
 	// It still counts for the legacy stream and for the context.
 	require.Equal(t, NotReady, r.StreamQuery(r.t, StreamLegacy))
@@ -394,7 +394,7 @@ func TestNoGoroutineStays(t *testing.T) {
 		s := r.stream(t, 0)
 		ss = append(ss, s)
 		for range 20 {
-			good(t, r.LaunchHostFunc(r.t, s, func() {}, 1, 0))
+			good(t, r.LaunchHostFunc(r.t, s, func() {}, 1, 0, nil))
 		}
 	}
 	good(t, r.CtxSynchronize(r.t))
@@ -431,7 +431,7 @@ func TestManyThreads(t *testing.T) {
 				if i&1 == 1 {
 					s, o = b, a
 				}
-				r.LaunchHostFunc(th, s, func() { n++ }, 1, 0)
+				r.LaunchHostFunc(th, s, func() { n++ }, 1, 0, nil)
 				r.EventRecord(th, ev, s, 0)
 				r.StreamWaitEvent(th, o, ev, 0)
 				p, c := r.MemAllocAsync(th, uint64(512+i*64), 0, s)
@@ -443,7 +443,7 @@ func TestManyThreads(t *testing.T) {
 				r.MemFreeAsync(th, p, s)
 				if i%10 == 0 {
 					r.MemsetAsync(th, Set{}, StreamLegacy)
-					r.LaunchHostFunc(th, StreamLegacy, func() {}, 1, 0)
+					r.LaunchHostFunc(th, StreamLegacy, func() {}, 1, 0, nil)
 				}
 			}
 			r.StreamSynchronize(th, a)
