@@ -209,7 +209,7 @@ static int64_t descr_size(ho_PyObject *list, int depth)
 		ho_PyObject *type = ho_py.PyTuple_GetItem(field, 1);
 		ho_PyObject *shape = parts == 3 ? ho_py.PyTuple_GetItem(field, 2) : NULL;
 		int64_t size;
-		if (HO_TYPE(type) == ho_py.PyList_Type) {
+		if (HO_TYPE(type) == (ho_PyTypeObject *)ho_py.PyList_Type) {
 			if ((size = descr_size(type, depth + 1)) < 0)
 				return -1;
 		} else {
@@ -218,10 +218,10 @@ static int64_t descr_size(ho_PyObject *list, int depth)
 			if (s == NULL || ho_parse_typestr(s, &unused, &size) < 0)
 				return -1;
 		}
-		ho_ssize dims = shape != NULL && HO_TYPE(shape) == ho_py.PyTuple_Type ? ho_py.PyTuple_Size(shape) : 0;
+		ho_ssize dims = shape != NULL && HO_TYPE(shape) == (ho_PyTypeObject *)ho_py.PyTuple_Type ? ho_py.PyTuple_Size(shape) : 0;
 		for (ho_ssize d = 0; d < (shape != NULL && dims == 0 ? 1 : dims); d++) {
 			ho_PyObject *number = dims != 0 ? ho_py.PyTuple_GetItem(shape, d) : shape;
-			long long extent = HO_TYPE(number) == ho_py.PyLong_Type ? ho_py.PyLong_AsLongLong(number) : -1;
+			long long extent = HO_TYPE(number) == (ho_PyTypeObject *)ho_py.PyLong_Type ? ho_py.PyLong_AsLongLong(number) : -1;
 			if (extent < 0 || __builtin_mul_overflow(size, (int64_t)extent, &size))
 				return -1;
 		}
@@ -237,7 +237,7 @@ int ho_check_descr(const char *op, const char *typestr, ho_PyObject *descr, int6
 
 	if (descr == NULL || *kind != 'V')
 		return 0;
-	int64_t size = HO_TYPE(descr) == ho_py.PyList_Type ? descr_size(descr, 0) : -1;
+	int64_t size = HO_TYPE(descr) == (ho_PyTypeObject *)ho_py.PyList_Type ? descr_size(descr, 0) : -1;
 	if (size == itemsize)
 		return 0;
 	if (ho_py.PyErr_Occurred() != NULL)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 
@@ -115,7 +116,10 @@ func (o Object) do(kind uint32, name string, args []any) (any, error) {
 			}
 		}
 		op.in, op.nin = enc.f.out, enc.f.outLen
-	} else if name != "" {
+	} else if kind == opAttr {
+		if strings.IndexByte(name, 0) >= 0 { // C would see another name
+			return nil, Raise("AttributeError", "no attribute has a NUL in its name: %q", name)
+		}
 		op.name = (*byte)(pointer(enc.keep(unsafe.StringData(name), len(name))))
 	}
 	return o.run(&op)
