@@ -900,9 +900,14 @@ static ho_PyObject *stream_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssiz
 		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_stream_new(device, nonblocking, priority)");
 		return NULL;
 	}
-	long dev = ho_py.PyLong_AsLong(args[0]), priority = ho_py.PyLong_AsLong(args[2]);
+	long dev = ho_py.PyLong_AsLong(args[0]);
+	if (dev == -1 && ho_py.PyErr_Occurred())
+		return NULL;
+	long priority = ho_py.PyLong_AsLong(args[2]);
+	if (priority == -1 && ho_py.PyErr_Occurred())
+		return NULL;
 	int nonblocking = ho_py.PyObject_IsTrue(args[1]);
-	if (ho_py.PyErr_Occurred() || nonblocking < 0 || ho_gpu() == NULL)
+	if (nonblocking < 0 || ho_gpu() == NULL)
 		return NULL;
 	if (priority < INT32_MIN || priority > INT32_MAX) {
 		ho_raise(HO_X_VALUE, 0, "create stream", "priority %ld", priority);
@@ -944,6 +949,8 @@ static ho_PyObject *use_stream(ho_PyObject *m, ho_PyObject *const *args, ho_ssiz
 		return NULL;
 	}
 	long dev = ho_py.PyLong_AsLong(args[0]);
+	if (dev == -1 && ho_py.PyErr_Occurred())
+		return NULL;
 	uint64_t handle = ho_py.PyLong_AsUnsignedLongLong(args[1]);
 	if (ho_py.PyErr_Occurred())
 		return NULL;
