@@ -608,13 +608,11 @@ func (b *block) setView(i int, v *memview.StridedMemoryView) (place, *misfit) {
 // viewAddress checks that the memory of a view is there. That of an empty view
 // is not asked about (B044).
 func viewAddress(v *memview.StridedMemoryView) (addr uintptr, dev dlpack.Device, m *misfit) {
-	if !v.Live() {
+	addr, dev, live := v.Reach()
+	if !live {
 		return 0, dev, &misfit{detail: "a view of memory that was given back", err: ErrClosed}
 	}
-	if v.Size() != 0 {
-		dev = v.Device()
-	}
-	return v.Addr(), dev, nil
+	return addr, dev, nil
 }
 
 func (b *block) setSpan(i int, x *Span) (at place, m *misfit) {

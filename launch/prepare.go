@@ -190,8 +190,8 @@ func (p *Prepared) launch(s *device.Stream, cfg *Config) error {
 // reach checks an argument with memory.
 func (p *Prepared) reach(e *prepared, s *device.Stream, cfg *Config) error {
 	m := reach(&e.at, s.Device(), cfg)
-	if m == nil && e.view != nil && !e.view.Live() {
-		m = &misfit{detail: "a view of memory that was given back", err: ErrClosed}
+	if m == nil && e.view != nil {
+		_, _, m = viewAddress(e.view)
 	}
 	if m != nil {
 		return p.b.fail(p.k, e.index, m)

@@ -1,10 +1,26 @@
 package memview
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/go-handoff/handoff/dlpack"
+)
 
 // Addr returns the address of element (0,…,0). For packed elements it is the
 // byte that holds it. It is a number: it keeps nothing alive.
 func (v StridedMemoryView) Addr() uintptr { return v.address() }
+
+// Reach says what someone needs who hands the memory on: its address and device,
+// as Addr and Device do, and whether it may be used, as Live does. The device
+// is the zero one for an empty view, of whose address nothing is known (B044).
+// It takes the view by its address and copies nothing: a launch asks it of
+// every argument.
+func (v *StridedMemoryView) Reach() (addr uintptr, dev dlpack.Device, live bool) {
+	if !v.layout.empty() {
+		dev = v.device
+	}
+	return v.address(), dev, v.owner.live()
+}
 
 func (v *StridedMemoryView) address() uintptr {
 	a := v.addr
