@@ -99,6 +99,9 @@ func isDone(t testing.TB, s *device.Stream) bool {
 
 // child is what a process of its own does for a test.
 func child(mode string) int {
+	if code, known := fieldChild(mode); known {
+		return code
+	}
 	switch mode {
 	case "none":
 		_, err := device.Open(0)
