@@ -318,7 +318,7 @@ func TestFaultWalk(t *testing.T) {
 				StridedMemoryView.DLPackDevice StridedMemoryView.DType StridedMemoryView.Desc StridedMemoryView.Device StridedMemoryView.DeviceID
 				StridedMemoryView.Dim StridedMemoryView.Flags StridedMemoryView.HostAccessible StridedMemoryView.HostNeedsIdle
 				StridedMemoryView.IsDeviceAccessible StridedMemoryView.IsHostAccessible StridedMemoryView.ItemSize StridedMemoryView.Layout
-				StridedMemoryView.Live StridedMemoryView.MemoryKind StridedMemoryView.NDim StridedMemoryView.NumBytes StridedMemoryView.Padded
+				StridedMemoryView.Live StridedMemoryView.Reach StridedMemoryView.MemoryKind StridedMemoryView.NDim StridedMemoryView.NumBytes StridedMemoryView.Padded
 				StridedMemoryView.ProducerStream StridedMemoryView.ReadOnly StridedMemoryView.Shape StridedMemoryView.Size StridedMemoryView.Stream
 				StridedMemoryView.Stride StridedMemoryView.Strides PendingReleases`,
 			"takes over, asks nobody": `FromDLPack FromDesc FromExported FromLent FromRaw StridedMemoryView.SetLent StridedMemoryView.SetLentArray Lent
