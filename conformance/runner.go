@@ -442,10 +442,13 @@ func (r *runner) target(s *server, t *Target) {
 
 // pair runs the cells of one pair of the matrix.
 func (r *runner) pair(s *server, p *Pair) {
+	at := ""
 	for {
 		var open *Cell
 		e := s.run(func(l *line) {
 			switch {
+			case l.At != "":
+				at = l.At + ": "
 			case l.Missing != "":
 				p.Cells = append(p.Cells, Cell{Status: "missing", What: l.Missing})
 			case l.Start != "":
@@ -457,7 +460,11 @@ func (r *runner) pair(s *server, p *Pair) {
 		}, "cell", p.Producer, p.Consumer, "--after", strconv.Itoa(len(p.Cells)))
 		if e == nil || open == nil || r.ctx.Err() != nil {
 			if e != nil && len(p.Cells) == 0 {
-				p.Cells = append(p.Cells, Cell{Status: "error", What: e.String()})
+				c := Cell{Protocol: "import", Case: "both in one process", Status: "crashed", What: at + e.String(), Rules: []string{}}
+				if p.Producer != p.Consumer {
+					c.Blame = "together"
+				}
+				p.Cells = append(p.Cells, c)
 			}
 			break
 		}
@@ -465,7 +472,7 @@ func (r *runner) pair(s *server, p *Pair) {
 		p.Cells = append(p.Cells, *open)
 	}
 	for i := range p.Cells {
-		if c := &p.Cells[i]; c.Status == "crashed" || c.Status == "wrong" {
+		if c := &p.Cells[i]; (c.Status == "crashed" || c.Status == "wrong") && c.Protocol != "import" {
 			r.blame(s, p, c, i)
 		}
 	}

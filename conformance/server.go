@@ -71,9 +71,10 @@ func (s *server) stop() {
 	if s.cmd == nil {
 		return
 	}
-	s.in.Close()
-	_ = s.cmd.Cancel()
+	s.in.Close() // servers end when there are no more requests
+	late := time.AfterFunc(time.Second, func() { _ = s.cmd.Cancel() })
 	_ = s.cmd.Wait()
+	late.Stop()
 	s.cmd, s.entered = nil, nil
 }
 
@@ -114,8 +115,11 @@ func (s *server) inside(targets ...string) {
 		ok := s.request(map[string]any{"enter": t}) == nil
 		failed := false
 		if !ok || !s.until(func(m *message) bool { failed = m.Exit != nil; return m.Entered != "" || failed }) || failed {
-			// It does not stand an import before the fork: the child says what is wrong.
-			s.r.noPreload(t)
+			// The import ends the process, alone or after the others: the child,
+			// which imports for itself, says so.
+			if len(s.entered) == 0 {
+				s.r.noPreload(t)
+			}
 			s.stop()
 			return
 		}

@@ -129,7 +129,8 @@ STREAM = ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, c_void_p)
 SET_ERROR = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)
 ALLOCATE = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_void_p)
 
-api = ctypes.pythonapi
+# Not ctypes.pythonapi, whose functions are shared: other libraries set other types for them.
+api = ctypes.PyDLL(None)
 api.PyCapsule_New.restype = py_object
 api.PyCapsule_New.argtypes = [c_void_p, c_void_p, c_void_p]
 api.PyCapsule_GetName.restype = c_char_p

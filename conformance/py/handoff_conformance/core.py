@@ -162,6 +162,11 @@ class Look:
     readonly: bool | None
     device: tuple[int, int] = (1, 0)
 
+    def __str__(self) -> str:
+        """What is the same on every run."""
+        where = "" if tuple(self.device) == (1, 0) else f" on {tuple(self.device)}"
+        return f"as {tuple(self.dtype)} {tuple(self.shape)} strides {tuple(self.strides)}{where}"
+
     def values(self) -> list[Any]:
         return abi.read(self.address, self.shape, self.strides, self.dtype)
 

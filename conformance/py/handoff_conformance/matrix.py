@@ -163,7 +163,10 @@ _PLAIN = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
 def run(producer: str, consumer: str, say: Callable[..., None], after: int, only: int = -1) -> int:
     """Prints the cells of a pair, or only one of them. after: how many were done before."""
     try:
+        say(at=f"importing {producer}")
         p = targets.find(producer)
+        if consumer != producer:
+            say(at=f"importing {consumer} after {producer}")
         c = targets.find(consumer) if consumer != producer else p
     except targets.Missing as e:
         say(missing=str(e))

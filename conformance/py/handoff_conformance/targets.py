@@ -210,7 +210,8 @@ class Jax(Target):
     def put(self, x: Any) -> Any:
         import jax
 
-        return jax.device_put(x, may_alias=False)  # jnp.array would compile something for each type
+        # jnp.array would compile something for each type. What is not ready yet behaves otherwise.
+        return jax.device_put(x, may_alias=False).block_until_ready()
 
     def special(self, kind: str) -> Any:
         if kind != "unexportable":
