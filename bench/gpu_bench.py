@@ -72,11 +72,12 @@ def driver_loop(a: int, b: int) -> Side:
     return once
 
 
-def queued(code: str, names: dict[str, Any], sync: Any) -> Side:
+def queued(code: str, names: dict[str, Any], sync: Any, behind: Any = None) -> Side:
     """A side that is a statement which queues work, a little at a time.
 
     The queue is emptied after a few hundred, outside of what is timed: a full one makes the host
-    wait for the device, and both sides would be as fast as that.
+    wait for the device, and both sides would be as fast as that. With a stream given, work on it
+    lasts for the time of each batch.
     """
     timer = timeit.Timer(code, globals=names)
     number, batches = 200, 20
@@ -84,7 +85,10 @@ def queued(code: str, names: dict[str, Any], sync: Any) -> Side:
     def once() -> float:
         took = 0.0
         for _ in range(batches):
+            gate = handoff._core._gate(behind) if behind is not None else None
             took += timer.timeit(number)
+            if gate is not None:
+                handoff._core._gate_open(gate)
             sync()
         return took / (number * batches) * 1e9
 
@@ -176,10 +180,17 @@ def stream_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
             0.5,
         ),
         Row(
-            "order stream b after stream a",
+            "order stream b after stream a, nothing pending",
             queued("b.wait(a)", names, sync),
             "cuda.core",
             queued("s2.wait(s1)", names, sync),
+            0.4,
+        ),
+        Row(
+            "order stream b after stream a, work pending",
+            queued("b.wait(a)", names, sync, names["a"]),
+            "cuda.core",
+            queued("s2.wait(s1)", names, sync, names["s1"]),
             0.4,
         ),
         Row(

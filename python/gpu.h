@@ -79,6 +79,12 @@ HO_HIDDEN int ho_stream_place(const char *op, int dev, ho_stream_ref *ref);
  * they are one stream. dev is the device whose default streams are meant where
  * a reference has no context. One event edge; the host does not wait. 0 or -1. */
 HO_HIDDEN int ho_stream_order(const char *op, int dev, const ho_stream_ref *a, const ho_stream_ref *b);
+/* Whether nothing is pending on a stream, as far as that can be told without harm
+ * to a capture. */
+HO_HIDDEN int ho_stream_quiet(ho_driver *d, ho_context ctx, ho_stream s);
+/* Whether it pays to ask a stream that, and what it answered. GIL held. */
+HO_HIDDEN int ho_stream_ask(uint64_t handle);
+HO_HIDDEN void ho_stream_answered(uint64_t handle, int quiet);
 /* 1 if both are one stream as far as the numbers tell. */
 HO_HIDDEN int ho_stream_same(const ho_stream_ref *a, const ho_stream_ref *b);
 /* 1 and *out if o is an open stream of ours that somebody created on the device

@@ -45,35 +45,6 @@ static int is_pending(const ho_view *v, const char *op)
 
 /* ---- Order -------------------------------------------------------------- */
 
-/* Whether nothing is pending on a stream, by one question that harms nobody: a
- * stream that captures is not asked, and where others capture only a thread of
- * relaxed mode may ask. 0 also where that cannot be told. */
-static int is_quiet(ho_driver *d, ho_context ctx, ho_stream s)
-{
-	int mode = HO_CU_STREAM_CAPTURE_MODE_RELAXED, capturing = HO_CU_STREAM_CAPTURE_STATUS_NONE, quiet = 0;
-	ho_guard g;
-
-	if (d->t.cuThreadExchangeStreamCaptureMode == NULL || d->t.cuStreamIsCapturing == NULL ||
-	    d->t.cuStreamQuery == NULL || ho_enter_for(&d->t, ctx, s, &g) != HO_CUDA_SUCCESS)
-		return 0;
-	if (d->t.cuStreamIsCapturing(s, &capturing) == HO_CUDA_SUCCESS && capturing == HO_CU_STREAM_CAPTURE_STATUS_NONE &&
-	    d->t.cuThreadExchangeStreamCaptureMode(&mode) == HO_CUDA_SUCCESS) {
-		quiet = d->t.cuStreamQuery(s) == HO_CUDA_SUCCESS;
-		d->t.cuThreadExchangeStreamCaptureMode(&mode);
-	}
-	ho_leave(&d->t, &g, HO_CUDA_SUCCESS);
-	return quiet;
-}
-
-/* The stream that was asked last, and how often in a row it was busy: asking
- * costs a third of an event edge, so that one which mostly is busy is seldom
- * asked. GIL held. */
-static struct {
-	uint64_t handle;
-	unsigned busy;
-} asked;
-enum { BUSY = 2, ASK_EVERY = 8 };
-
 /* Work queued on `to` from now on comes after what is queued on `from` now: by
  * one event edge, and by none if they are one stream or nothing is pending. dev
  * is as for ho_stream_order. */
@@ -83,21 +54,14 @@ static int order_after(const char *op, int dev, const ho_stream_ref *from, const
 
 	if (ho_stream_same(from, to))
 		return 0;
-	if (asked.handle != from->handle) {
-		asked.handle = from->handle;
-		asked.busy = 0;
-	}
-	if (asked.busy >= BUSY && ++asked.busy % ASK_EVERY != 0)
+	if (!ho_stream_ask(from->handle))
 		return ho_stream_order(op, dev, from, to);
 	uint64_t ctx = from->ctx;
 	if ((d = ho_gpu()) == NULL || (ctx == 0 && from->handle <= 2 && (ctx = ho_gpu_context(dev)) == 0))
 		return -1;
-	if (is_quiet(d, (ho_context)ctx, (ho_stream)from->handle)) {
-		asked.busy = 0;
-		return 0;
-	}
-	asked.busy += asked.busy < BUSY;
-	return ho_stream_order(op, dev, from, to);
+	int quiet = ho_stream_quiet(d, (ho_context)ctx, (ho_stream)from->handle);
+	ho_stream_answered(from->handle, quiet);
+	return quiet ? 0 : ho_stream_order(op, dev, from, to);
 }
 
 /* ---- Import ------------------------------------------------------------- */

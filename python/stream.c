@@ -334,6 +334,54 @@ int ho_stream_device_id(const char *op, const ho_stream_ref *ref, int32_t *out)
 	return 0;
 }
 
+/* Whether nothing is pending on a stream, by one question that harms nobody: a
+ * stream that captures is not asked, and where others capture only a thread of
+ * relaxed mode may ask. 0 also where that cannot be told. */
+int ho_stream_quiet(ho_driver *d, ho_context ctx, ho_stream s)
+{
+	int mode = HO_CU_STREAM_CAPTURE_MODE_RELAXED, capturing = HO_CU_STREAM_CAPTURE_STATUS_NONE, quiet = 0;
+	ho_guard g;
+
+	if (d->t.cuThreadExchangeStreamCaptureMode == NULL || d->t.cuStreamIsCapturing == NULL ||
+	    d->t.cuStreamQuery == NULL || ho_enter_for(&d->t, ctx, s, &g) != HO_CUDA_SUCCESS)
+		return 0;
+	if (d->t.cuStreamIsCapturing(s, &capturing) == HO_CUDA_SUCCESS && capturing == HO_CU_STREAM_CAPTURE_STATUS_NONE &&
+	    d->t.cuThreadExchangeStreamCaptureMode(&mode) == HO_CUDA_SUCCESS) {
+		quiet = d->t.cuStreamQuery(s) == HO_CUDA_SUCCESS;
+		d->t.cuThreadExchangeStreamCaptureMode(&mode);
+	}
+	ho_leave(&d->t, &g, HO_CUDA_SUCCESS);
+	return quiet;
+}
+
+/* The stream that was asked last, and how often in a row it was busy: asking
+ * costs a third of an event edge, so that one which mostly is busy is seldom
+ * asked. */
+static struct {
+	uint64_t handle;
+	unsigned busy;
+} asked;
+enum { BUSY = 2, ASK_EVERY = 8 };
+
+int ho_stream_ask(uint64_t handle)
+{
+	if (asked.handle != handle) {
+		asked.handle = handle;
+		asked.busy = 0;
+	}
+	return asked.busy < BUSY || ++asked.busy % ASK_EVERY == 0;
+}
+
+void ho_stream_answered(uint64_t handle, int quiet)
+{
+	if (asked.handle != handle)
+		return; /* another thread asked another one */
+	if (quiet)
+		asked.busy = 0;
+	else
+		asked.busy += asked.busy < BUSY;
+}
+
 static uint64_t plain(uint64_t handle)
 {
 	return handle == 0 ? LEGACY : handle;
@@ -720,6 +768,15 @@ static ho_PyObject *sync(ho_PyObject *self, ho_PyObject *unused)
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 }
 
+/* Whether a stream that somebody created captures: then an edge from outside is
+ * an error that the driver has to tell. 1 also where that cannot be told. */
+static int captures(ho_driver *d, ho_context ctx, ho_stream s)
+{
+	ho_ret_cuStreamIsCapturing r = ho_call_cuStreamIsCapturing(&d->t, ctx, s);
+
+	return r.st != HO_CUDA_SUCCESS || r.o_status != HO_CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 {
 	static const char op[] = "wait";
@@ -730,11 +787,20 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 	if (HO_LIKELY(is_stream(other) && settled((ho_stream_object *)self) && settled((ho_stream_object *)other))) {
 		const ho_stream_object *to = (ho_stream_object *)self, *from = (ho_stream_object *)other;
 		ho_driver *d = ho_gpu();
-		ho_result st;
+		ho_result st = HO_CUDA_SUCCESS;
+		int ask, quiet = 0;
 		if (d == NULL)
 			return NULL;
-		HO_UNLOCKED(st = ho_order(d, (ho_context)from->ctx, (ho_stream)from->handle, (ho_context)to->ctx,
-		                          (ho_stream)to->handle, 0));
+		if (from->handle == to->handle)
+			return ho_newref(HO_NONE);
+		ask = ho_stream_ask(from->handle);
+		HO_UNLOCKED(quiet = ask && ho_stream_quiet(d, (ho_context)from->ctx, (ho_stream)from->handle) &&
+		                    !captures(d, (ho_context)to->ctx, (ho_stream)to->handle);
+		            if (!quiet)
+		            	st = ho_order(d, (ho_context)from->ctx, (ho_stream)from->handle, (ho_context)to->ctx,
+		                              (ho_stream)to->handle, 0));
+		if (ask)
+			ho_stream_answered(from->handle, quiet);
 		return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 	}
 	if (take_ours(self, op, &me) != 0)
@@ -826,7 +892,8 @@ static ho_PyObject *from_handle(ho_PyObject *cls, ho_PyObject *o)
 	{ "wait", wait_for, HO_METH_O, \
 	  "wait($self, event_or_stream, /)\n--\n\n" \
 	  "Work queued on this stream from now on waits for an Event, or for what is queued on another\n" \
-	  "stream of any library now. One event edge, none for the same stream; the host does not wait." }, \
+	  "stream of any library now. One event edge, none for the same stream or where nothing is\n" \
+	  "pending; the host does not wait." }, \
 	{ "record", FAST(record), HO_METH_FASTCALL | HO_METH_KEYWORDS, \
 	  "record($self, event=None, options=None)\n--\n\n" \
 	  "Records an event, or a new one: it is done when the work that is queued now is." }, \

@@ -70,3 +70,28 @@ def test_one_when_something_is(view: StridedMemoryView, stream: Any, other: Any,
             assert set(host.tolist()) == {7}
             handoff.Buffer.fill(view.exporting_obj, 3, stream=stream)
             stream.sync()
+
+
+def test_wait_makes_none_when_nothing_is_pending(stream: Any, other: Any) -> None:
+    for s in (stream, handoff.StreamView(stream)):
+        other.wait(s)  # from now on it is known where s is
+        stream.sync()
+        other.wait(s)
+        other.sync()
+        with calls_of("cuEventRecord") as called:
+            other.wait(s)
+            assert not called()
+
+
+def test_wait_makes_one_when_something_is(stream: Any, other: Any, gate: Any) -> None:
+    other.wait(stream)
+    stream.sync()
+    for _ in range(20):  # busy every time, so that the stream is not asked every time
+        with gate(stream) as opened:
+            with calls_of("cuEventRecord") as called:
+                other.wait(stream)
+                assert called()
+            other.wait(stream)
+            assert not other.is_done
+            opened()
+        other.sync()
