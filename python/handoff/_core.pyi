@@ -497,7 +497,8 @@ class StridedMemoryView(_View):
         """Gives the memory back after the work that is queued on the stream now.
 
         The producer's stream waits for it where that is known; otherwise the claim is dropped once
-        an event on the stream is done. The host does not wait. The view cannot be used afterwards.
+        an event on the stream is done. The host does not wait. The view cannot be used afterwards, nor
+        by a call into Go that another thread is making with it.
         """
 
 @final

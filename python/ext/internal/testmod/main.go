@@ -280,6 +280,14 @@ var module = ext.New("testmod", "Functions for the tests of python/ext.").
 		wg.Wait()
 		retained = nil
 	}, "Releases it, each on a goroutine of its own.").
+	Func("around(x, f)", func(x view, f ext.Object) (before, after float64, err error) {
+		if before, err = sum(x); err == nil {
+			if _, err = f.Call(); err == nil {
+				after, err = sum(x)
+			}
+		}
+		return before, after, err
+	}, "Sum of an array before and after a call of f.").
 	// Objects.
 	Func("call(f, *args)", func(f ext.Object, args ...ext.Object) (any, error) {
 		list := make([]any, len(args))
@@ -433,5 +441,14 @@ func PyInit_testmod2() C.uintptr_t { return C.uintptr_t(second.Init()) }
 
 //export PyInit_testbroken
 func PyInit_testbroken() C.uintptr_t { return C.uintptr_t(broken.Init()) }
+
+func sum(x view) (float64, error) {
+	all, err := x.Float64s()
+	total := 0.0
+	for _, v := range all {
+		total += v
+	}
+	return total, err
+}
 
 func main() {}
