@@ -96,5 +96,8 @@
 //
 // There can be one Go runtime in a process: several modules belong into one
 // shared object with several PyInit functions, and a second shared object made
-// with Go is refused with an ImportError that names the first (B361).
+// with Go is refused with an ImportError that names the first (B361). A program
+// that is itself written in Go must not load such an object, as a plugin or by
+// dlopen (B362): the second runtime starts before any code of this project runs,
+// so that nothing here can refuse it. Such a program imports the packages instead.
 package ext
