@@ -90,7 +90,7 @@ OPERATIONS: dict[str, Callable[[Trap], Any]] = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_callback_raises(name: str) -> None:
+def test_B254_a_callback_raises(name: str) -> None:
     do = OPERATIONS[name]
     walked["operations"] += 1
     for kind in ERRORS:
