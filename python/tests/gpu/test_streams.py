@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -357,7 +358,9 @@ def test_memory_goes_back_without_close(device: Device, stream: Any) -> None:
     for _ in range(50):
         b = device.allocate(1 << 20, stream=stream)
         seen.add(b.handle)
+        weak = weakref.ref(b)
         del b
+        assert weak() is None
     assert len(seen) < 25, "memory that was given back in stream order is used again"
 
 
