@@ -201,17 +201,20 @@ type place struct {
 // block is packed arguments: C memory with one pointer for each parameter, as
 // the driver wants them, and the values.
 type block struct {
+	// What every launch looks at comes first.
+	last    []lastType // of the table: see again
+	start   unsafe.Pointer
+	buffers []int32   // the arguments that are buffers
 	ptrs    []uintptr // C memory
-	vals    []byte    // C memory
-	params  []ParamInfo
-	known   bool        // params are the kernel's own table, and not made up as we go
-	last    []lastType  // of the table: see again
+	shape   shape
+	home    *paramTable // the kernel that the block belongs to, or nil
 	pointed *paramTable // what the pointers were made for
+	vals    []byte      // C memory, from start on
+	params  []ParamInfo
+	known   bool // params are the kernel's own table, and not made up as we go
 	own     []ParamInfo
-	buffers []int32                  // the arguments that are buffers
 	attrs   []driver.LaunchAttribute // C memory
 	mem     *cMemory
-	shape   shape
 	cfg     driver.LaunchConfig
 }
 
@@ -235,12 +238,23 @@ func newBlock(n, size int) *block {
 	}
 	b := &block{mem: mem}
 	b.attrs, b.ptrs, b.vals = carve(mem, maxAttributes, max(n, 1), size)
+	b.start = firstByte(b.vals)
 	return b
 }
 
-// beginBlock readies a block from the pool, or a larger one, for n arguments of
-// a kernel.
+// beginBlock readies a block for n arguments of a kernel: the kernel's own, or
+// one from the pool where others launch the kernel at the same time.
 func beginBlock(k *Kernel, n int) (*block, error) {
+	if t := k.info.params.Load(); t != nil && len(t.params) == n {
+		if b := t.spare.Swap(nil); b != nil {
+			b.buffers = b.buffers[:0]
+			return b, nil
+		}
+	}
+	return beginAny(k, n)
+}
+
+func beginAny(k *Kernel, n int) (*block, error) {
 	t, err := k.info.table()
 	switch {
 	case err != nil:
@@ -248,7 +262,12 @@ func beginBlock(k *Kernel, n int) (*block, error) {
 	case len(t.params) != n:
 		return nil, &ArgError{Kernel: k.info.name, Index: -1, Detail: fmt.Sprintf("%s, the kernel has %s", count(n, "argument"), count(len(t.params), "parameter"))}
 	}
-	b := anyBlock(n, t.size)
+	var b *block
+	if t.settled.Swap(true) {
+		b = anyBlock(n, t.size)
+	} else if b = newBlock(n, t.size); b != nil {
+		b.home = t
+	}
 	if b == nil {
 		return nil, noMemory("launch kernel", k)
 	}
@@ -314,8 +333,12 @@ func axes(n int) string {
 	return strconv.Itoa(n) + " axes"
 }
 
-// end gives a block back to the pool.
+// end gives a block back to its kernel or to the pool.
 func (b *block) end() {
+	if b.home != nil {
+		b.home.spare.Store(b)
+		return
+	}
 	if len(b.ptrs) == pooledParams && len(b.vals) == pooledBytes {
 		blocks.Put(b)
 	}

@@ -36,6 +36,12 @@ func carve(m *cMemory, attrs, n, size int) ([]driver.LaunchAttribute, []uintptr,
 	return a, unsafe.Slice((*uintptr)(p), n), unsafe.Slice((*byte)(unsafe.Add(p, 8*n)), size)
 }
 
+// firstByte is the address of C memory as a pointer, for [block.again].
+func firstByte(b []byte) unsafe.Pointer {
+	// SAFETY: the caller keeps the memory as long as the pointer.
+	return unsafe.Pointer(unsafe.SliceData(b))
+}
+
 // params is the list of pointers, as the driver takes it.
 func (b *block) list() unsafe.Pointer {
 	// SAFETY: C memory of the block, which the caller keeps until the call is
@@ -66,7 +72,7 @@ func (b *block) again(i int, args []any) int {
 	if len(last) > len(args) { // they are as many, or none
 		last = last[:len(args)]
 	}
-	vals := unsafe.Add(b.mem.ptr, b.base())
+	vals := b.start
 	for ; i < len(last); i++ {
 		p := &last[i]
 		// SAFETY: an interface is two words, see valueBytes; a type is known by

@@ -201,11 +201,16 @@ func (k *Kernel) Params() ([]ParamInfo, error) {
 	return t.params, nil
 }
 
-// paramTable is a kernel's own table of parameters. It does not change.
+// paramTable is a kernel's own table of parameters, which does not change, and
+// what goes with it.
 type paramTable struct {
 	params []ParamInfo
-	size   int // bytes of all
 	last   []lastType
+	size   int // bytes of all
+	// spare is the kernel's own block while no launch uses it. There is one once
+	// settled is set.
+	spare   atomic.Pointer[block]
+	settled atomic.Bool
 }
 
 // lastType is the type of the argument that a parameter had last, with the
