@@ -1,7 +1,10 @@
 /* Events from a pool, and the order of two streams in one crossing. */
 #include "driver.h"
 
-/* ---- The pool. Lock-free: a slot holds an event or 0. -------------------- */
+/* ---- The pool. Lock-free: a slot holds an event, 0, or LENT. -------------- */
+
+/* The slot's event is in the hands of one call, which puts it back. */
+enum { LENT = 1 };
 
 static ho_event_rack *rack(ho_driver *d, ho_context ctx, int make)
 {
@@ -29,14 +32,34 @@ static ho_event pooled(ho_driver *d, ho_context ctx)
 	ho_event_rack *r = rack(d, ctx, 0);
 
 	for (int i = 0; r != NULL && i < HO_POOL_EVENTS; i++) {
-		ho_event e;
-		if (atomic_load_explicit(&r->events[i], memory_order_relaxed) == 0)
-			continue;
-		e = atomic_exchange_explicit(&r->events[i], 0, memory_order_acq_rel);
-		if (e != 0)
+		ho_event e = atomic_load_explicit(&r->events[i], memory_order_relaxed);
+		if (e > LENT && atomic_compare_exchange_strong_explicit(&r->events[i], &e, 0, memory_order_acq_rel,
+									memory_order_relaxed))
 			return e;
 	}
 	return 0;
+}
+
+/* An event of the pool for the time of one call, or NULL. It goes back by
+ * storing it: half of what taking it out and putting it in costs. */
+static _Atomic(ho_event) *lend(ho_driver *d, ho_context ctx, ho_event *out)
+{
+	ho_event_rack *r = rack(d, ctx, 0);
+
+	for (int i = 0; r != NULL && i < HO_POOL_EVENTS; i++) {
+		ho_event e = atomic_load_explicit(&r->events[i], memory_order_relaxed);
+		if (e > LENT && atomic_compare_exchange_strong_explicit(&r->events[i], &e, LENT, memory_order_acq_rel,
+									memory_order_relaxed)) {
+			*out = e;
+			return &r->events[i];
+		}
+	}
+	return NULL;
+}
+
+static void give_back(_Atomic(ho_event) *slot, ho_event e)
+{
+	atomic_store_explicit(slot, e, memory_order_release);
 }
 
 /* The context is current. *stale says that the event may be: a context that
@@ -132,21 +155,22 @@ static ho_stream plain(ho_stream s)
  * Says 0 if the long way has to be gone. */
 static int order_created(ho_driver *d, ho_context ctx_a, ho_stream a, ho_stream b, unsigned flags, ho_result *st)
 {
-	ho_event e = pooled(d, ctx_a);
+	ho_event e;
+	_Atomic(ho_event) *slot = lend(d, ctx_a, &e);
 
-	if (e == 0)
+	if (slot == NULL)
 		return 0;
 	if (flags & HO_ORDER_SKIP_IDLE) {
 		*st = d->t.cuStreamQuery(a);
 		if (*st != HO_CUDA_ERROR_NOT_READY) {
-			give(d, ctx_a, e);
+			give_back(slot, e);
 			return *st != HO_CUDA_ERROR_INVALID_CONTEXT;
 		}
 	}
 	*st = d->t.cuEventRecord(e, a);
 	if (*st == HO_CUDA_SUCCESS)
 		*st = d->t.cuStreamWaitEvent(b, e, 0);
-	give(d, ctx_a, e);
+	give_back(slot, e);
 	/* Any failure is looked into on the long way. */
 	return *st == HO_CUDA_SUCCESS;
 }
@@ -242,7 +266,7 @@ void ho_forget_context(ho_driver *d, ho_context ctx, int destroyed)
 			continue;
 		for (int j = 0; j < HO_POOL_EVENTS; j++) {
 			ho_event e = atomic_exchange(&r->events[j], 0);
-			if (e != 0 && !destroyed)
+			if (e > LENT && !destroyed)
 				d->t.cuEventDestroy(e);
 		}
 		atomic_store(&r->ctx, 0);
