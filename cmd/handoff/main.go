@@ -65,7 +65,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newVersion(), newExtension(), newStubs(), newDoctor(), newConform())
+	root.AddCommand(newVersion(), newExtension(), newStubs(), newDoctor(), newConform(), newTrace())
 	return root
 }
 

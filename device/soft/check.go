@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-handoff/handoff/device/soft/internal/engine"
 	"github.com/go-handoff/handoff/internal/hunt"
 )
 
@@ -27,6 +28,9 @@ type Edge struct {
 	API  string      // the entry point that makes it: "cuStreamWaitEvent"
 	Site []RaceFrame // the call, the innermost frame first
 }
+
+// TraceEvent is one line of what [StartTrace] records.
+type TraceEvent = engine.TraceEvent
 
 // settleTime is how long a check waits for work that is still under way.
 const settleTime = 5 * time.Second

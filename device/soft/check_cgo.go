@@ -5,6 +5,7 @@ package soft
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -82,7 +83,7 @@ func huntEnvironment(e *engine.Engine, v string) {
 	if v == "" || v == "0" {
 		return
 	}
-	e.StartHunt(hunt.Config{Found: func(r *Race) {
+	e.StartHunt(hunt.Config{}).OnRace(func(r *Race) {
 		if !strings.ContainsRune(v, '/') {
 			fmt.Fprintf(os.Stderr, "handoff: %s\n  %s\n", r, seedText())
 			return
@@ -98,7 +99,36 @@ func huntEnvironment(e *engine.Engine, v string) {
 		}
 		_, _ = f.Write(append(line, '\n'))
 		_ = f.Close()
-	}})
+	})
+}
+
+// StartTrace records from now on what the software device does, as lines of JSON (see
+// [TraceEvent]), which "handoff trace" makes pictures of: streams, their work and its edges, what the host waited
+// for, and missing synchronization, for which it hunts from now on, too. It does not close w. HANDOFF_TRACE
+// does this from the start; a file that is there already gets the number of the process behind its name.
+func StartTrace(w io.Writer) error {
+	e, err := start()
+	if err != nil {
+		return fmt.Errorf("soft: start trace: %w", err)
+	}
+	e.StartTrace(w)
+	return nil
+}
+
+// traceEnvironment starts a trace as HANDOFF_TRACE says.
+func traceEnvironment(e *engine.Engine, path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
+	if os.IsExist(err) {
+		f, err = os.OpenFile(fmt.Sprintf("%s.%d", path, os.Getpid()), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	e.StartTrace(f)
+	return nil
 }
 
 // hostTouches is what a host function of package driver has said that it does.

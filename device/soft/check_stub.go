@@ -2,6 +2,8 @@
 
 package soft
 
+import "io"
+
 // StartHunt returns [ErrNotSupported] in this build.
 func StartHunt() error { return ErrNotSupported }
 
@@ -14,7 +16,11 @@ func ForgetRaces() []Race { return nil }
 // Hunted is empty in this build.
 func Hunted() HuntStats { return HuntStats{} }
 
-func forgetRaces(uint64)       {}
+func forgetRaces(uint64) {}
+
+// StartTrace returns [ErrNotSupported] in this build.
+func StartTrace(io.Writer) error { return ErrNotSupported }
+
 // OmitEdges does nothing in this build.
 func OmitEdges(checked, func(Edge) bool) {}
 

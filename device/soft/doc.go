@@ -60,6 +60,7 @@
 //   - HANDOFF_SOFT_VERSION: the CUDA version to claim, 13000 by default.
 //   - HANDOFF_SOFT_CHECK: 1 hunts for missing synchronization and reports to the standard error, a
 //     path with a slash appends each report to that file as a line of JSON.
+//   - HANDOFF_TRACE: a file for a trace of everything ([StartTrace]).
 //   - HANDOFF_SOFT_SEED: a number, or "random": the seed of the order in which streams run.
 //   - HANDOFF_SOFT_FAULT: calls that fail, api:nth:code (see [ParseFault]), commas between them.
 //

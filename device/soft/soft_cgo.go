@@ -57,6 +57,10 @@ func start() (*engine.Engine, error) {
 		return nil, err
 	}
 	huntEnvironment(e, os.Getenv("HANDOFF_SOFT_CHECK"))
+	if err := traceEnvironment(e, os.Getenv("HANDOFF_TRACE")); err != nil {
+		e.Close()
+		return nil, err
+	}
 	C.ho_soft_watch_fork()
 	std.e.Store(e)
 	return e, nil

@@ -14,8 +14,6 @@ type Config struct {
 	Pending int
 	// Races is how many different races are kept, 200 by default; more are counted.
 	Races int
-	// Found, if not nil, is told of every different race, with the Hunter's lock held.
-	Found func(*Race)
 }
 
 // Hunter checks the work of one driver. Its methods may be called from several threads at
@@ -36,6 +34,7 @@ type Hunter struct {
 
 	races []*Race
 	byKey map[raceKey]*Race
+	found []func(*Race)
 	stats Stats
 	// sightings counts races that were seen, the same one every time.
 	sightings uint64
@@ -152,7 +151,12 @@ type Op struct {
 	clock  clock
 	host   uint64 // how much of the host's own accesses come before
 	late   []*Late
+	// Known is for the caller: what the work does, where that is known from the start.
+	Known []Access
 }
+
+// ID is the number of a stream.
+func (s *Stream) ID() uint64 { return s.id }
 
 // Submission numbers the work of all streams in the order of submission.
 func (o *Op) Submission() uint64 { return o.sub }
@@ -488,6 +492,13 @@ func (h *Hunter) Flush() {
 		}
 		return false
 	})
+}
+
+// OnRace has f told of every different race from now on, with the Hunter's lock held.
+func (h *Hunter) OnRace(f func(*Race)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.found = append(h.found, f)
 }
 
 // Idle says whether everything submitted has been checked.

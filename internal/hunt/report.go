@@ -72,8 +72,8 @@ func (h *Hunter) report(r *region, s seg, a, b ref) {
 	x.Fix = fix(a, b)
 	h.byKey[k] = x
 	h.races = append(h.races, x)
-	if h.cfg.Found != nil {
-		h.cfg.Found(x)
+	for _, f := range h.found {
+		f(x)
 	}
 }
 

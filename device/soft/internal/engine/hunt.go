@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-handoff/handoff/internal/hunt"
@@ -11,7 +12,8 @@ import (
 // hunting is the hunt for missing synchronization, when it is on: what streams get and
 // what the host waits for goes to a hunt.Hunter.
 type hunting struct {
-	h *hunt.Hunter
+	h     *hunt.Hunter
+	trace atomic.Pointer[tracer] // nil when nobody records
 
 	mu sync.Mutex
 	// words are the stream writes of single words, by address: what a wait for a word may wait for.
@@ -106,7 +108,6 @@ func (p *hunting) stream(s *stream) *hunt.Stream {
 // submit tells of work that enters a stream, after deps and after what the rule of the legacy
 // default stream says. The caller holds e.mu.
 func (p *hunting) submit(s *stream, w work, deps []*task) (*hunt.Op, *hunt.Pending) {
-	hs := p.stream(s)
 	var after []*hunt.Op
 	for _, d := range deps {
 		if d != nil {
@@ -119,15 +120,34 @@ func (p *hunting) submit(s *stream, w work, deps []*task) (*hunt.Op, *hunt.Pendi
 	case s.blocking && s.ctx.legacy.hunted != nil:
 		after = append(after, p.h.Last(s.ctx.legacy.hunted))
 	}
+	if w, ok := w.(*launchWork); ok {
+		for _, t := range w.waits() {
+			after = append(after, t.hop)
+		}
+	}
+	o, pend := p.enter(s, w, after)
+	if t := p.trace.Load(); t != nil {
+		pcs := o.Site
+		if pcs == nil {
+			pcs = hunt.Callers(2)
+		}
+		t.submitted(o, after, pcs)
+		if a, ok := w.(accessor); ok && pend == nil {
+			o.Known = accesses(a, nil)
+		}
+	}
+	return o, pend
+}
+
+// enter is the part of submit that depends on the kind of the work.
+func (p *hunting) enter(s *stream, w work, after []*hunt.Op) (*hunt.Op, *hunt.Pending) {
+	hs := p.stream(s)
 	d := describe(w)
 	switch w := w.(type) {
 	case *kernelWork:
 		o := p.h.Submit(hs, d.here(), after...)
 		return o, p.h.Later(o)
 	case *launchWork:
-		for _, t := range w.waits() {
-			after = append(after, t.hop)
-		}
 		o := p.h.Submit(hs, d.here(), after...)
 		w.records(o)
 		return o, p.h.Later(o)
@@ -165,7 +185,7 @@ type description hunt.Desc
 
 // here is the description with the call site of the work.
 func (d description) here() hunt.Desc {
-	d.Site = hunt.Callers(3)
+	d.Site = hunt.Callers(4)
 	return hunt.Desc(d)
 }
 
@@ -248,8 +268,11 @@ func (e *Engine) learn(ts ...*task) {
 		return
 	}
 	for _, t := range ts {
-		if t != nil {
+		if t != nil && t.hop != nil {
 			p.h.Learn(t.hop)
+			if x := p.trace.Load(); x != nil {
+				x.host([]*hunt.Op{t.hop})
+			}
 		}
 	}
 }
@@ -279,6 +302,9 @@ func (e *Engine) passed(s *stream, cs ...*Context) (ops []*hunt.Op) {
 func (e *Engine) learned(ops []*hunt.Op) {
 	if p := e.hunt.Load(); p != nil && len(ops) > 0 {
 		p.h.Learn(ops...)
+		if x := p.trace.Load(); x != nil {
+			x.host(ops)
+		}
 	}
 }
 
@@ -320,7 +346,12 @@ func (e *Engine) pooled(s *stream, a *alloc) {
 	case s.id == ^uint64(0):
 		p.h.Allocate(nil, a.whole(), a.label())
 	default:
-		p.h.Allocate(p.h.Submit(p.stream(s), description{Kind: "allocation"}.here()), a.whole(), a.label())
+		o := p.h.Submit(p.stream(s), description{Kind: "allocation"}.here())
+		p.h.Allocate(o, a.whole(), a.label())
+		if t := p.trace.Load(); t != nil {
+			t.submitted(o, nil, o.Site)
+			t.ran(o, now(), Success, []hunt.Access{{Range: a.whole(), Kind: hunt.Alloc}})
+		}
 	}
 }
 

@@ -218,6 +218,11 @@ func (e *Engine) submitLocked(t *Thread, s *stream, w work, deps ...*task) (*tas
 	if _, ok := w.(quick); ok && len(all) == 0 && s.idle() && !e.holdsWork() && e.sched == nil {
 		nt := &task{s: s, w: w, seq: s.seq, after: s.after, hop: hop}
 		nt.finish(w.run(&runner{e: e, ctx: s.ctx, s: s}))
+		if hop != nil {
+			if x := e.hunt.Load().trace.Load(); x != nil {
+				x.ran(hop, now(), Success, nil)
+			}
+		}
 		return nt, Success
 	}
 	s.seq++
@@ -362,7 +367,21 @@ func (e *Engine) run(r *runner, t *task) {
 			r.hunt.h.Learn(t.hop)
 		}
 	}
+	var trace *tracer
+	var start int64
+	if r.hunt != nil {
+		if trace = r.hunt.trace.Load(); trace != nil {
+			start = now()
+		}
+	}
 	code := r.do(t.w)
+	if trace != nil {
+		acc := r.acc
+		if len(acc) == 0 {
+			acc = t.hop.Known
+		}
+		trace.ran(t.hop, start, code, acc)
+	}
 	if t.pend != nil {
 		r.hunt.h.Done(t.pend, r.acc)
 		r.acc = nil

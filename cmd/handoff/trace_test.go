@@ -1,0 +1,145 @@
+//go:build cgo && linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-handoff/handoff/device"
+	"github.com/go-handoff/handoff/dlpack"
+	"github.com/go-handoff/handoff/memview"
+	"github.com/go-handoff/handoff/stream"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("HANDOFF_CMD_TEST_CHILD") == "traced" {
+		os.Exit(tracedChild())
+	}
+	os.Exit(m.Run())
+}
+
+// tracedChild is a program that hands memory over twice: in order, and without an edge.
+func tracedChild() int {
+	d, err := device.Open(0)
+	if err != nil {
+		panic(err)
+	}
+	stream1, err1 := d.NewStream(nil)
+	stream2, err2 := d.NewStream(nil)
+	buf, err3 := d.Allocate(1<<16, stream1)
+	out, err4 := d.Allocate(1<<16, stream2)
+	for _, err := range []error{err1, err2, err3, err4} {
+		if err != nil {
+			panic(err)
+		}
+	}
+	check := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	for round := range 2 {
+		check(buf.Fill32(uint32(round), stream1))
+		order := stream.On(stream2.View())
+		if round == 1 {
+			order = stream.NoSync() // and yet it is used in another stream
+		}
+		v, err := memview.FromDesc(&dlpack.Desc{Data: uintptr(buf.Ptr()), Device: buf.DLDevice(), DType: dlpack.Int32, Shape: []int64{1 << 14}}, memview.Unowned())
+		check(err)
+		v, err = v.Ordered(stream1.View(), order)
+		check(err)
+		check(out.CopyFrom(buf, stream2))
+		check(v.ReleaseOn(stream2.View()))
+		check(stream1.Wait(stream2))
+	}
+	host := make([]byte, 1<<16)
+	check(out.CopyToHost(context.Background(), host, stream2))
+	check(buf.Close())
+	check(out.Close())
+	check(stream1.Close())
+	check(stream2.Close())
+	return 3
+}
+
+func TestTrace(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	t.Setenv("HANDOFF_CMD_TEST_CHILD", "traced")
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, 3, run([]string{"trace", "-o", out, "--", os.Args[0]}, &stdout, &stderr), "the status of the program: %s", &stderr)
+	require.Contains(t, stderr.String(), "1 races")
+
+	page, err := os.ReadFile(out + ".html")
+	require.NoError(t, err)
+	require.NotContains(t, string(page), "src=", "it needs nothing else")
+	require.NotContains(t, string(page), "ZgotmplZ")
+	_, data, ok := strings.Cut(string(page), "const T = ")
+	require.True(t, ok)
+	data, _, _ = strings.Cut(data, ";\n")
+	var tr trace
+	require.NoError(t, json.Unmarshal([]byte(data), &tr))
+	require.Len(t, tr.Races, 1)
+	r := tr.Races[0]
+	require.Equal(t, "memset", tr.Ops[r.A].What)
+	require.Equal(t, "copy", tr.Ops[r.B].What)
+	require.NotEqual(t, tr.Ops[r.A].Stream, tr.Ops[r.B].Stream)
+	require.Contains(t, r.Fix, "wait")
+	var hands []string
+	for _, o := range tr.Ops {
+		require.True(t, o.Ran, "%+v", o)
+		require.LessOrEqual(t, o.Queued, o.End)
+		require.LessOrEqual(t, o.Start, o.End)
+		for _, a := range o.After {
+			require.NotEqual(t, tr.Ops[a.From].Stream, o.Stream)
+			if a.By != "" {
+				hands = append(hands, a.By)
+			}
+		}
+	}
+	require.Contains(t, hands, "Ordered")
+	require.Contains(t, hands, "ReleaseOn")
+	require.NotEmpty(t, tr.Host, "the host waited for the copy")
+
+	var chrome struct {
+		Events []chromeEvent `json:"traceEvents"`
+	}
+	b, err := os.ReadFile(out + ".json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &chrome))
+	count := make(map[string]int)
+	for _, e := range chrome.Events {
+		count[e.Phase]++
+	}
+	require.Equal(t, len(tr.Ops), count["X"])
+	require.Equal(t, count["s"], count["f"])
+	require.Equal(t, 1, count["i"])
+
+	// The record can be drawn again.
+	again := filepath.Join(dir, "again")
+	require.Equal(t, 0, run([]string{"trace", "--from", out + ".jsonl", "-o", again}, &stdout, &stderr))
+	require.FileExists(t, again+".html")
+}
+
+func TestTraceOfNothing(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	out := filepath.Join(t.TempDir(), "out")
+	require.Equal(t, 2, run([]string{"trace"}, &stdout, &stderr))
+	require.Equal(t, 1, run([]string{"trace", "-o", out, "--", "/nowhere/program"}, &stdout, &stderr))
+	require.Equal(t, 1, run([]string{"trace", "-o", out, "--", "true"}, &stdout, &stderr))
+	require.Contains(t, stderr.String(), "did not use the software device")
+	require.Equal(t, 1, run([]string{"trace", "--from", out + ".none"}, &stdout, &stderr))
+	for name, bad := range map[string]string{"no stream": `{"k":"op","op":1,"stream":9}`, "no JSON": "{x}"} {
+		require.NoError(t, os.WriteFile(out+name, []byte(bad+"\n"), 0o600))
+		require.Equal(t, 1, run([]string{"trace", "--from", out + name, "-o", out}, &stdout, &stderr), name)
+	}
+	require.NoError(t, os.WriteFile(out+"cut", []byte(`{"k":"process","at":1}`+"\n"+`{"k":"str`), 0o600))
+	require.Equal(t, 0, run([]string{"trace", "--from", out + "cut", "-o", out}, &stdout, &stderr), "a killed program's record ends anywhere")
+}
