@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "build" / "ext"))
 
 import gobench  # first: the Go-made module that is loaded first serves them all
 import numpy as np
-from harness import Row, go_benchmark, importing, report, run, statement
+from harness import GoBenchmark, Row, Side, importing, report, run, statement
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
 
@@ -37,6 +38,11 @@ def optional(name: str) -> ModuleType | None:
         return None
 
 
+def call(code: str, names: dict[str, Any]) -> Side:
+    """A side that is a call: it stays on its thread and waits for nothing."""
+    return statement(code, names, clock=time.thread_time)
+
+
 def call_rows(left_out: list[str]) -> list[Row]:
     """Calls from Python into compiled functions that take arrays and return an int."""
     rows = []
@@ -46,18 +52,32 @@ def call_rows(left_out: list[str]) -> list[Row]:
     if nanobind is None:
         left_out.append("rows against nanobind: its peer is not built")
     else:
-        names |= {"g1": gobench.take1, "g3": gobench.take3, "n1": nanobind.take1, "n3": nanobind.take3}
+        names |= {"g0": gobench.nothing, "g1": gobench.take1, "g3": gobench.take3}
+        names |= {"n1": nanobind.take1, "n3": nanobind.take3}
         assert gobench.take1(a) == nanobind.take1(a)
         rows += [
-            Row(
-                "call, one NumPy array", statement("g1(a)", names), "nanobind", statement("n1(a)", names), 0.6
-            ),
+            Row("call, one NumPy array", call("g1(a)", names), "nanobind", call("n1(a)", names), 0.6),
             Row(
                 "call, three NumPy arrays",
-                statement("g3(a, b, c)", names),
+                call("g3(a, b, c)", names),
                 "nanobind",
-                statement("n3(a, b, c)", names),
+                call("n3(a, b, c)", names),
                 0.35,
+            ),
+            # What a call into Go costs that has no arguments and does nothing.
+            Row(
+                "call, no arguments",
+                call("g0()", names),
+                "nanobind, 1 array",
+                call("n1(a)", names),
+                None,
+            ),
+            Row(
+                "call, no arguments",
+                call("g0()", names),
+                "nanobind, 3 arrays",
+                call("n3(a, b, c)", names),
+                None,
             ),
         ]
     tvm_ffi = optional("tvm_ffi")
@@ -73,16 +93,16 @@ def call_rows(left_out: list[str]) -> list[Row]:
         rows += [
             Row(
                 "call, one tensor with an exchange table",
-                statement("g1(t)", names),
+                call("g1(t)", names),
                 "tvm-ffi",
-                statement("f1(t)", names),
+                call("f1(t)", names),
                 1.0,
             ),
             Row(
                 "call, three tensors with exchange tables",
-                statement("g3(t, t, t)", names),
+                call("g3(t, t, t)", names),
                 "tvm-ffi",
-                statement("f3(t, t, t)", names),
+                call("f3(t, t, t)", names),
                 1.0,
             ),
         ]
@@ -94,9 +114,9 @@ def call_rows(left_out: list[str]) -> list[Row]:
         rows.append(
             Row(
                 "call, one PyTorch tensor",
-                statement("g1(p)", names),
+                call("g1(p)", names),
                 "nanobind",
-                statement("n1(p)", names),
+                call("n1(p)", names),
                 0.15,
             )
         )
@@ -104,9 +124,9 @@ def call_rows(left_out: list[str]) -> list[Row]:
             rows.append(
                 Row(
                     "call, three PyTorch tensors",
-                    statement("g3(p, p, p)", names),
+                    call("g3(p, p, p)", names),
                     "tvm-ffi",
-                    statement("f3(p, p, p)", names),
+                    call("f3(p, p, p)", names),
                     1.0,
                 )
             )
@@ -173,17 +193,16 @@ def go_rows(left_out: list[str]) -> list[Row]:
     if not binary.exists():
         left_out.append(f"Go: import + release: {binary} is not built")
         return []
-    bench = "BenchmarkImportRelease"  # has all loops, over the same tensors
+    bench = GoBenchmark(binary, "BenchmarkImportRelease")  # has all loops, over the same tensors
+    rows: list[tuple[str, str, str, str, float | None]] = [
+        ("Go: import + release of a tensor", "ns/go", "C loop, bare", "ns/c-bare", 2.0),
+        ("Go: import + release of a tensor", "ns/go", "C loop, with a handle", "ns/c-held", 2.0),
+        ("Go: 32 imports, one ReleaseAll", "ns/go-all", "C loop, bare", "ns/c-bare", 2.0),
+        ("Go: the deleter alone", "ns/go-called", "C loop, bare", "ns/c-bare", None),
+    ]
     return [
-        Row(
-            "Go: import + release of a tensor",
-            go_benchmark(binary, bench, "ns/go"),
-            peer,
-            go_benchmark(binary, bench, metric),
-            2.0,
-            rounds=7,
-        )
-        for peer, metric in (("C loop, bare", "ns/c-bare"), ("C loop, with a handle", "ns/c-held"))
+        Row(name, bench.side(ours), peer, bench.side(theirs), target, rounds=7)
+        for name, ours, peer, theirs, target in rows
     ]
 
 

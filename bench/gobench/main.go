@@ -13,11 +13,15 @@ import (
 )
 
 var module = ext.New("gobench", "Functions to measure and to repeat.").
+	Quick("nothing()", nothing, "Returns 0.").
 	Quick("take1(a)", take1, "Returns the extent of the first axis.").
 	Quick("on_stream(a, *, stream)", onStream, "Returns the extent of the first axis; a is ordered on the stream.").
 	Quick("take3(a, b, c)", take3, "Returns the sum of the extents of the first axes.").
 	Func("make(rows, cols)", newArray, "Returns a new array of float32 in C memory.").
 	Func("transposed(a)", transposed, "Returns a transposed copy of a matrix of float32.").
+	Func("total(a)", total, "Returns the sum of an array of numbers.").
+	Func("ramp(n, first)", ramp, "Returns a new array: first, first+1, and so on, in Go memory.").
+	Func("raise_by(a, x)", raiseBy, "Adds x to each element of a vector of float64, in place.").
 	Func("fill(a)", fill, "Sets a vector of int64 to 1; refuses read-only memory.").
 	Func("keep(a)", keep, "Keeps a view past the call and gives it back on another goroutine.").
 	Func("fails(a)", fails, "Returns an error.").
@@ -25,6 +29,8 @@ var module = ext.New("gobench", "Functions to measure and to repeat.").
 	Func("stats()", stats, "Returns (live exports, pinned owners) after a garbage collection.")
 
 func main() {}
+
+func nothing() int { return 0 }
 
 func take1(a memview.StridedMemoryView) int { return int(a.Dim(0)) }
 
@@ -51,6 +57,28 @@ func transposed(a memview.StridedMemoryView) (*dlpack.Exported, error) {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
+}
+
+func total(a memview.StridedMemoryView) (sum float64, err error) {
+	all, err := a.Float64s()
+	for _, x := range all {
+		sum += x
+	}
+	return sum, err
+}
+
+func ramp(n int, first float64) []float64 {
+	a := make([]float64, n)
+	for i := range a {
+		a[i] = first + float64(i)
+	}
+	return a
+}
+
+func raiseBy(a []float64, x float64) {
+	for i := range a {
+		a[i] += x
+	}
 }
 
 func fill(a []int64) {

@@ -653,7 +653,8 @@ static void give_slot(uint32_t slot)
 		free_slots[nfree_slots++] = slot;
 }
 
-static ho_PyObject *cross(const ho_ext_function *fn, ho_ext_frame *f)
+/* Enters Go with a frame whose values and arrays are there. */
+static inline __attribute__((always_inline)) ho_PyObject *cross(const ho_ext_function *fn, ho_ext_frame *f)
 {
 	f->func = fn->number;
 	f->status = 0;
@@ -667,12 +668,13 @@ static ho_PyObject *cross(const ho_ext_function *fn, ho_ext_frame *f)
 	f->exc = NULL;
 	f->exc_owner = NULL;
 	f->interrupt = NULL;
-	f->thread = (uint64_t)pthread_self();
 	f->slot = take_slot();
 	if (fn->flags & HO_EXT_QUICK) {
+		f->thread = (uint64_t)pthread_self();
 		f->tstate = NULL;
 		ho_ext_enter(f);
 	} else {
+		f->thread = 0;
 		f->tstate = ho_py.PyEval_SaveThread();
 		ho_ext_enter(f);
 		ho_py.PyEval_RestoreThread(f->tstate);
@@ -736,7 +738,8 @@ fail:
 	return NULL;
 }
 
-ho_PyObject *ho_ext_call(const ho_ext_function *fn, ho_PyObject *const *args, ho_ssize nargs, ho_PyObject *kwnames)
+static __attribute__((noinline)) ho_PyObject *call_any(const ho_ext_function *fn, ho_PyObject *const *args, ho_ssize nargs,
+	ho_PyObject *kwnames)
 {
 	ho_ext_frame f;
 	f.spilled = NULL;
@@ -763,4 +766,57 @@ ho_PyObject *ho_ext_call(const ho_ext_function *fn, ho_PyObject *const *args, ho
 	f.arrays = alloca(fn->narrays * sizeof *f.arrays + 1);
 	f.nvalues = fn->nparams;
 	return parse_and_cross(fn, &f, given, NULL, 0);
+}
+
+/* The end of a call that leaves more behind than its result. */
+static __attribute__((noinline)) void clean_up(ho_ext_frame *f)
+{
+	if (f->narrays)
+		ho_args_done(f->arrays, f->narrays);
+	free_spilled(f->spilled);
+	if (f->kept)
+		ho_py.Py_DecRef(f->kept);
+}
+
+/* The short way for functions of nothing but views, or of nothing, called by
+ * position: no kinds of parameters to tell apart, and a frame of fixed size. */
+static ho_PyObject *call_views(const ho_ext_function *fn, ho_PyObject *const *args)
+{
+	ho_ext_frame f;
+	ho_ext_value values[HO_EXT_FEW_VIEWS];
+	ho_arg arrays[HO_EXT_FEW_VIEWS];
+	ho_PyObject *result = NULL;
+	const uint32_t n = fn->nparams;
+	uint32_t i, held = 0;
+
+	f.spilled = NULL;
+	f.kept = NULL;
+	f.values = values;
+	f.arrays = arrays;
+	f.nvalues = n;
+	for (i = 0; i < n; i++) {
+		const ho_ext_param *p = &fn->params[i];
+		if (ho_consume(args[i], p->flags & HO_EXT_WRITABLE ? HO_WANT_WRITABLE : 0, &arrays[i]) < 0) {
+			blame(fn, p);
+			break;
+		}
+		values[i].tag = HO_EXT_VIEW;
+		values[i].n = i;
+		values[i].a = i;
+	}
+	f.narrays = i;
+	if (i == n)
+		result = cross(fn, &f);
+	for (i = 0; i < f.narrays; i++)
+		held |= arrays[i].held | (arrays[i].shape != arrays[i].dims);
+	if (held || f.spilled || f.kept)
+		clean_up(&f);
+	return result;
+}
+
+ho_PyObject *ho_ext_call(const ho_ext_function *fn, ho_PyObject *const *args, ho_ssize nargs, ho_PyObject *kwnames)
+{
+	if (!fn->mixed && nargs == (ho_ssize)fn->nparams && !kwnames && !atomic_load_explicit(&ho_forked, memory_order_relaxed))
+		return call_views(fn, args);
+	return call_any(fn, args, nargs, kwnames);
 }

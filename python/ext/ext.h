@@ -145,7 +145,7 @@ enum {
 
 enum { HO_EXT_QUICK = 1 /* keep the GIL during the Go function */ };
 
-enum { HO_EXT_MAX_FUNCS = 1024, HO_EXT_MAX_PARAMS = 64 };
+enum { HO_EXT_MAX_FUNCS = 1024, HO_EXT_MAX_PARAMS = 64, HO_EXT_FEW_VIEWS = 4 };
 
 typedef struct ho_ext_module ho_ext_module;
 

@@ -167,12 +167,10 @@ func (c *call) lending() (gen uint64) {
 	return c.gen.Load()
 }
 
-// arg returns what C says of array parameter i. The fast paths fill in their
-// own variables from it: what is passed on from elsewhere would be copied twice.
-func (c *call) arg(i int) *memview.LentArray { return &c.array(c.value(i).n).LentArray }
-
-// slot returns the place of array parameter i among the arrays.
-func (c *call) slot(i int) int { return int(c.value(i).n) }
+// arg returns what C says of array i of the call. In the fast paths, where
+// views come first, it is that of parameter i. They fill in their own variables
+// from it: what is passed on from elsewhere would be copied twice.
+func (c *call) arg(i int) *memview.LentArray { return &c.array(uint32(i)).LentArray }
 
 // lend makes dst, a zero view, the view of array value v.
 func (c *call) lend(v *value, dst *memview.StridedMemoryView) {

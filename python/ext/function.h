@@ -27,5 +27,6 @@ struct ho_ext_function {
 	uint32_t variadic;  /* 1: takes more positional arguments than npos */
 	uint32_t stream;    /* 1 + the parameter on whose stream the arrays are ordered; 0: none */
 	uint32_t sequences; /* 1: variadic, or has list parameters */
+	uint32_t mixed;     /* 1: not for call_views: something else than views, or too many of them */
 	ho_ext_param *params;
 };

@@ -120,7 +120,7 @@ func one(b *bytes.Buffer, params []kind, a answer, fails bool) {
 			if prelude == "" {
 				prelude = "gen := c.lending()\n"
 			}
-			prelude += fmt.Sprintf("var v%[1]d memview.StridedMemoryView\nrefuse(v%[1]d.SetLentArray(c.arg(%[1]d), c, gen, c.slot(%[1]d)))\n", i)
+			prelude += fmt.Sprintf("var v%[1]d memview.StridedMemoryView\nrefuse(v%[1]d.SetLentArray(c.arg(%[1]d), c, gen, %[1]d))\n", i)
 		}
 	}
 	results := a.typ

@@ -128,6 +128,8 @@ int ho_ext_add_param(ho_ext_module *m, const char *name, uint32_t kind, uint32_t
 		f->stream = f->nparams;
 	if (kind == HO_EXT_VIEW || kind == HO_EXT_SLICE || kind == HO_EXT_BYTES)
 		f->narrays++;
+	if (!p->view || (flags & HO_EXT_KEYWORD) || f->nparams > HO_EXT_FEW_VIEWS)
+		f->mixed = 1;
 	m->failed |= !p->name || !p->cname || !p->wants;
 	return m->failed ? -1 : 0;
 }

@@ -574,14 +574,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			f(v0)
 		}
 	case func(memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			if err := f(v0); err != nil {
 				c.fail(err)
 			}
@@ -590,14 +590,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(int64(f(v0)))
 		}
 	case func(memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
@@ -609,14 +609,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(f(v0))
 		}
 	case func(memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
@@ -628,14 +628,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushFloat(f(v0))
 		}
 	case func(memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
@@ -647,14 +647,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushBool(f(v0))
 		}
 	case func(memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0)
 			if err != nil {
 				c.fail(err)
@@ -666,14 +666,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			f(v0, int(c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			if err := f(v0, int(c.int64(1))); err != nil {
 				c.fail(err)
 			}
@@ -682,14 +682,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(int64(f(v0, int(c.int64(1)))))
 		}
 	case func(memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
@@ -701,14 +701,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(f(v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
@@ -720,14 +720,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushFloat(f(v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
@@ -739,14 +739,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushBool(f(v0, int(c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, int(c.int64(1)))
 			if err != nil {
 				c.fail(err)
@@ -758,14 +758,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			f(v0, c.float64(1))
 		}
 	case func(memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			if err := f(v0, c.float64(1)); err != nil {
 				c.fail(err)
 			}
@@ -774,14 +774,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(int64(f(v0, c.float64(1))))
 		}
 	case func(memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
@@ -793,14 +793,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(f(v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
@@ -812,14 +812,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushFloat(f(v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
@@ -831,14 +831,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushBool(f(v0, c.float64(1)))
 		}
 	case func(memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.float64(1))
 			if err != nil {
 				c.fail(err)
@@ -850,14 +850,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			f(v0, c.float64(1), c.float64(2))
 		}
 	case func(memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			if err := f(v0, c.float64(1), c.float64(2)); err != nil {
 				c.fail(err)
 			}
@@ -866,14 +866,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(int64(f(v0, c.float64(1), c.float64(2))))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -885,14 +885,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(f(v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -904,14 +904,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushFloat(f(v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -923,14 +923,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushBool(f(v0, c.float64(1), c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.float64(1), c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -942,14 +942,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			f(v0, c.int64(1))
 		}
 	case func(memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			if err := f(v0, c.int64(1)); err != nil {
 				c.fail(err)
 			}
@@ -958,14 +958,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(int64(f(v0, c.int64(1))))
 		}
 	case func(memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
@@ -977,14 +977,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(f(v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
@@ -996,14 +996,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushFloat(f(v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
@@ -1015,14 +1015,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushBool(f(v0, c.int64(1)))
 		}
 	case func(memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.int64(1))
 			if err != nil {
 				c.fail(err)
@@ -1034,14 +1034,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			f(v0, c.string(1))
 		}
 	case func(memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			if err := f(v0, c.string(1)); err != nil {
 				c.fail(err)
 			}
@@ -1050,14 +1050,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(int64(f(v0, c.string(1))))
 		}
 	case func(memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
@@ -1069,14 +1069,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(f(v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
@@ -1088,14 +1088,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushFloat(f(v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
@@ -1107,14 +1107,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushBool(f(v0, c.string(1)))
 		}
 	case func(memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.string(1))
 			if err != nil {
 				c.fail(err)
@@ -1126,14 +1126,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			f(v0, c.bool(1))
 		}
 	case func(memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			if err := f(v0, c.bool(1)); err != nil {
 				c.fail(err)
 			}
@@ -1142,14 +1142,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(int64(f(v0, c.bool(1))))
 		}
 	case func(memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
@@ -1161,14 +1161,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(f(v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
@@ -1180,14 +1180,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushFloat(f(v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
@@ -1199,14 +1199,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushBool(f(v0, c.bool(1)))
 		}
 	case func(memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.bool(1))
 			if err != nil {
 				c.fail(err)
@@ -1218,14 +1218,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			f(v0, c.stream(1))
 		}
 	case func(memview.StridedMemoryView, stream.StreamView) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			if err := f(v0, c.stream(1)); err != nil {
 				c.fail(err)
 			}
@@ -1234,14 +1234,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(int64(f(v0, c.stream(1))))
 		}
 	case func(memview.StridedMemoryView, stream.StreamView) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.stream(1))
 			if err != nil {
 				c.fail(err)
@@ -1253,14 +1253,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushInt(f(v0, c.stream(1)))
 		}
 	case func(memview.StridedMemoryView, stream.StreamView) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.stream(1))
 			if err != nil {
 				c.fail(err)
@@ -1272,14 +1272,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushFloat(f(v0, c.stream(1)))
 		}
 	case func(memview.StridedMemoryView, stream.StreamView) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.stream(1))
 			if err != nil {
 				c.fail(err)
@@ -1291,14 +1291,14 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			c.pushBool(f(v0, c.stream(1)))
 		}
 	case func(memview.StridedMemoryView, stream.StreamView) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			x, err := f(v0, c.stream(1))
 			if err != nil {
 				c.fail(err)
@@ -1310,18 +1310,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			f(v0, v1)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			if err := f(v0, v1); err != nil {
 				c.fail(err)
 			}
@@ -1330,18 +1330,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(int64(f(v0, v1)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
@@ -1353,18 +1353,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(f(v0, v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
@@ -1376,18 +1376,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushFloat(f(v0, v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
@@ -1399,18 +1399,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushBool(f(v0, v1))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1)
 			if err != nil {
 				c.fail(err)
@@ -1422,18 +1422,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			f(v0, v1, int(c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			if err := f(v0, v1, int(c.int64(2))); err != nil {
 				c.fail(err)
 			}
@@ -1442,18 +1442,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(int64(f(v0, v1, int(c.int64(2)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
@@ -1465,18 +1465,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(f(v0, v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
@@ -1488,18 +1488,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushFloat(f(v0, v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
@@ -1511,18 +1511,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushBool(f(v0, v1, int(c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, int(c.int64(2)))
 			if err != nil {
 				c.fail(err)
@@ -1534,18 +1534,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			f(v0, v1, c.float64(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			if err := f(v0, v1, c.float64(2)); err != nil {
 				c.fail(err)
 			}
@@ -1554,18 +1554,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(int64(f(v0, v1, c.float64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -1577,18 +1577,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(f(v0, v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -1600,18 +1600,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushFloat(f(v0, v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -1623,18 +1623,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushBool(f(v0, v1, c.float64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.float64(2))
 			if err != nil {
 				c.fail(err)
@@ -1646,18 +1646,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			f(v0, v1, c.float64(2), c.float64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			if err := f(v0, v1, c.float64(2), c.float64(3)); err != nil {
 				c.fail(err)
 			}
@@ -1666,18 +1666,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(int64(f(v0, v1, c.float64(2), c.float64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -1689,18 +1689,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(f(v0, v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -1712,18 +1712,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushFloat(f(v0, v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -1735,18 +1735,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushBool(f(v0, v1, c.float64(2), c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.float64(2), c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -1758,18 +1758,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			f(v0, v1, c.int64(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			if err := f(v0, v1, c.int64(2)); err != nil {
 				c.fail(err)
 			}
@@ -1778,18 +1778,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(int64(f(v0, v1, c.int64(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
@@ -1801,18 +1801,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(f(v0, v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
@@ -1824,18 +1824,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushFloat(f(v0, v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
@@ -1847,18 +1847,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushBool(f(v0, v1, c.int64(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.int64(2))
 			if err != nil {
 				c.fail(err)
@@ -1870,18 +1870,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			f(v0, v1, c.string(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			if err := f(v0, v1, c.string(2)); err != nil {
 				c.fail(err)
 			}
@@ -1890,18 +1890,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(int64(f(v0, v1, c.string(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
@@ -1913,18 +1913,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(f(v0, v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
@@ -1936,18 +1936,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushFloat(f(v0, v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
@@ -1959,18 +1959,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushBool(f(v0, v1, c.string(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.string(2))
 			if err != nil {
 				c.fail(err)
@@ -1982,18 +1982,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			f(v0, v1, c.bool(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			if err := f(v0, v1, c.bool(2)); err != nil {
 				c.fail(err)
 			}
@@ -2002,18 +2002,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(int64(f(v0, v1, c.bool(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
@@ -2025,18 +2025,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(f(v0, v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
@@ -2048,18 +2048,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushFloat(f(v0, v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
@@ -2071,18 +2071,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushBool(f(v0, v1, c.bool(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.bool(2))
 			if err != nil {
 				c.fail(err)
@@ -2094,18 +2094,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			f(v0, v1, c.stream(2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			if err := f(v0, v1, c.stream(2)); err != nil {
 				c.fail(err)
 			}
@@ -2114,18 +2114,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(int64(f(v0, v1, c.stream(2))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.stream(2))
 			if err != nil {
 				c.fail(err)
@@ -2137,18 +2137,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushInt(f(v0, v1, c.stream(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.stream(2))
 			if err != nil {
 				c.fail(err)
@@ -2160,18 +2160,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushFloat(f(v0, v1, c.stream(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.stream(2))
 			if err != nil {
 				c.fail(err)
@@ -2183,18 +2183,18 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			c.pushBool(f(v0, v1, c.stream(2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			x, err := f(v0, v1, c.stream(2))
 			if err != nil {
 				c.fail(err)
@@ -2206,22 +2206,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			f(v0, v1, v2)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			if err := f(v0, v1, v2); err != nil {
 				c.fail(err)
 			}
@@ -2230,22 +2230,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(int64(f(v0, v1, v2)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
@@ -2257,22 +2257,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(f(v0, v1, v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
@@ -2284,22 +2284,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushFloat(f(v0, v1, v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
@@ -2311,22 +2311,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushBool(f(v0, v1, v2))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2)
 			if err != nil {
 				c.fail(err)
@@ -2338,22 +2338,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			f(v0, v1, v2, int(c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			if err := f(v0, v1, v2, int(c.int64(3))); err != nil {
 				c.fail(err)
 			}
@@ -2362,22 +2362,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(int64(f(v0, v1, v2, int(c.int64(3)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
@@ -2389,22 +2389,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(f(v0, v1, v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
@@ -2416,22 +2416,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushFloat(f(v0, v1, v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
@@ -2443,22 +2443,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushBool(f(v0, v1, v2, int(c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, int(c.int64(3)))
 			if err != nil {
 				c.fail(err)
@@ -2470,22 +2470,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			f(v0, v1, v2, c.float64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			if err := f(v0, v1, v2, c.float64(3)); err != nil {
 				c.fail(err)
 			}
@@ -2494,22 +2494,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(int64(f(v0, v1, v2, c.float64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -2521,22 +2521,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(f(v0, v1, v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -2548,22 +2548,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushFloat(f(v0, v1, v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -2575,22 +2575,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushBool(f(v0, v1, v2, c.float64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.float64(3))
 			if err != nil {
 				c.fail(err)
@@ -2602,22 +2602,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			f(v0, v1, v2, c.float64(3), c.float64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			if err := f(v0, v1, v2, c.float64(3), c.float64(4)); err != nil {
 				c.fail(err)
 			}
@@ -2626,22 +2626,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(int64(f(v0, v1, v2, c.float64(3), c.float64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -2653,22 +2653,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(f(v0, v1, v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -2680,22 +2680,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushFloat(f(v0, v1, v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -2707,22 +2707,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushBool(f(v0, v1, v2, c.float64(3), c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.float64(3), c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -2734,22 +2734,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			f(v0, v1, v2, c.int64(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			if err := f(v0, v1, v2, c.int64(3)); err != nil {
 				c.fail(err)
 			}
@@ -2758,22 +2758,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(int64(f(v0, v1, v2, c.int64(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
@@ -2785,22 +2785,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(f(v0, v1, v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
@@ -2812,22 +2812,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushFloat(f(v0, v1, v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
@@ -2839,22 +2839,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushBool(f(v0, v1, v2, c.int64(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.int64(3))
 			if err != nil {
 				c.fail(err)
@@ -2866,22 +2866,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			f(v0, v1, v2, c.string(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			if err := f(v0, v1, v2, c.string(3)); err != nil {
 				c.fail(err)
 			}
@@ -2890,22 +2890,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(int64(f(v0, v1, v2, c.string(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
@@ -2917,22 +2917,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(f(v0, v1, v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
@@ -2944,22 +2944,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushFloat(f(v0, v1, v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
@@ -2971,22 +2971,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushBool(f(v0, v1, v2, c.string(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.string(3))
 			if err != nil {
 				c.fail(err)
@@ -2998,22 +2998,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			f(v0, v1, v2, c.bool(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			if err := f(v0, v1, v2, c.bool(3)); err != nil {
 				c.fail(err)
 			}
@@ -3022,22 +3022,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(int64(f(v0, v1, v2, c.bool(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
@@ -3049,22 +3049,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(f(v0, v1, v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
@@ -3076,22 +3076,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushFloat(f(v0, v1, v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
@@ -3103,22 +3103,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushBool(f(v0, v1, v2, c.bool(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.bool(3))
 			if err != nil {
 				c.fail(err)
@@ -3130,22 +3130,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			f(v0, v1, v2, c.stream(3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			if err := f(v0, v1, v2, c.stream(3)); err != nil {
 				c.fail(err)
 			}
@@ -3154,22 +3154,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(int64(f(v0, v1, v2, c.stream(3))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.stream(3))
 			if err != nil {
 				c.fail(err)
@@ -3181,22 +3181,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushInt(f(v0, v1, v2, c.stream(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.stream(3))
 			if err != nil {
 				c.fail(err)
@@ -3208,22 +3208,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushFloat(f(v0, v1, v2, c.stream(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.stream(3))
 			if err != nil {
 				c.fail(err)
@@ -3235,22 +3235,22 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			c.pushBool(f(v0, v1, v2, c.stream(3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			x, err := f(v0, v1, v2, c.stream(3))
 			if err != nil {
 				c.fail(err)
@@ -3262,26 +3262,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			f(v0, v1, v2, v3)
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			if err := f(v0, v1, v2, v3); err != nil {
 				c.fail(err)
 			}
@@ -3290,26 +3290,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(int64(f(v0, v1, v2, v3)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
@@ -3321,26 +3321,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(f(v0, v1, v2, v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
@@ -3352,26 +3352,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushFloat(f(v0, v1, v2, v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
@@ -3383,26 +3383,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushBool(f(v0, v1, v2, v3))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3)
 			if err != nil {
 				c.fail(err)
@@ -3414,26 +3414,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			f(v0, v1, v2, v3, int(c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			if err := f(v0, v1, v2, v3, int(c.int64(4))); err != nil {
 				c.fail(err)
 			}
@@ -3442,26 +3442,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(int64(f(v0, v1, v2, v3, int(c.int64(4)))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
@@ -3473,26 +3473,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(f(v0, v1, v2, v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
@@ -3504,26 +3504,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushFloat(f(v0, v1, v2, v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
@@ -3535,26 +3535,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushBool(f(v0, v1, v2, v3, int(c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, int(c.int64(4)))
 			if err != nil {
 				c.fail(err)
@@ -3566,26 +3566,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			f(v0, v1, v2, v3, c.float64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			if err := f(v0, v1, v2, v3, c.float64(4)); err != nil {
 				c.fail(err)
 			}
@@ -3594,26 +3594,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.float64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -3625,26 +3625,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(f(v0, v1, v2, v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -3656,26 +3656,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushFloat(f(v0, v1, v2, v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -3687,26 +3687,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushBool(f(v0, v1, v2, v3, c.float64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.float64(4))
 			if err != nil {
 				c.fail(err)
@@ -3718,26 +3718,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			if err := f(v0, v1, v2, v3, c.float64(4), c.float64(5)); err != nil {
 				c.fail(err)
 			}
@@ -3746,26 +3746,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.float64(4), c.float64(5))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
@@ -3777,26 +3777,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(f(v0, v1, v2, v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
@@ -3808,26 +3808,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushFloat(f(v0, v1, v2, v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
@@ -3839,26 +3839,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushBool(f(v0, v1, v2, v3, c.float64(4), c.float64(5)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, float64, float64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.float64(4), c.float64(5))
 			if err != nil {
 				c.fail(err)
@@ -3870,26 +3870,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			f(v0, v1, v2, v3, c.int64(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			if err := f(v0, v1, v2, v3, c.int64(4)); err != nil {
 				c.fail(err)
 			}
@@ -3898,26 +3898,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.int64(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
@@ -3929,26 +3929,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(f(v0, v1, v2, v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
@@ -3960,26 +3960,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushFloat(f(v0, v1, v2, v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
@@ -3991,26 +3991,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushBool(f(v0, v1, v2, v3, c.int64(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, int64) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.int64(4))
 			if err != nil {
 				c.fail(err)
@@ -4022,26 +4022,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			f(v0, v1, v2, v3, c.string(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			if err := f(v0, v1, v2, v3, c.string(4)); err != nil {
 				c.fail(err)
 			}
@@ -4050,26 +4050,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.string(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
@@ -4081,26 +4081,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(f(v0, v1, v2, v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
@@ -4112,26 +4112,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushFloat(f(v0, v1, v2, v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
@@ -4143,26 +4143,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushBool(f(v0, v1, v2, v3, c.string(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, string) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.string(4))
 			if err != nil {
 				c.fail(err)
@@ -4174,26 +4174,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			f(v0, v1, v2, v3, c.bool(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			if err := f(v0, v1, v2, v3, c.bool(4)); err != nil {
 				c.fail(err)
 			}
@@ -4202,26 +4202,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.bool(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
@@ -4233,26 +4233,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(f(v0, v1, v2, v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
@@ -4264,26 +4264,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushFloat(f(v0, v1, v2, v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
@@ -4295,26 +4295,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushBool(f(v0, v1, v2, v3, c.bool(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, bool) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.bool(4))
 			if err != nil {
 				c.fail(err)
@@ -4326,26 +4326,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			f(v0, v1, v2, v3, c.stream(4))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) error:
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			if err := f(v0, v1, v2, v3, c.stream(4)); err != nil {
 				c.fail(err)
 			}
@@ -4354,26 +4354,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(int64(f(v0, v1, v2, v3, c.stream(4))))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.stream(4))
 			if err != nil {
 				c.fail(err)
@@ -4385,26 +4385,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushInt(f(v0, v1, v2, v3, c.stream(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (int64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.stream(4))
 			if err != nil {
 				c.fail(err)
@@ -4416,26 +4416,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushFloat(f(v0, v1, v2, v3, c.stream(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (float64, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.stream(4))
 			if err != nil {
 				c.fail(err)
@@ -4447,26 +4447,26 @@ func fastPath(f any) func(*call, context.Context) {
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			c.pushBool(f(v0, v1, v2, v3, c.stream(4)))
 		}
 	case func(memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, memview.StridedMemoryView, stream.StreamView) (bool, error):
 		return func(c *call, _ context.Context) {
 			gen := c.lending()
 			var v0 memview.StridedMemoryView
-			refuse(v0.SetLentArray(c.arg(0), c, gen, c.slot(0)))
+			refuse(v0.SetLentArray(c.arg(0), c, gen, 0))
 			var v1 memview.StridedMemoryView
-			refuse(v1.SetLentArray(c.arg(1), c, gen, c.slot(1)))
+			refuse(v1.SetLentArray(c.arg(1), c, gen, 1))
 			var v2 memview.StridedMemoryView
-			refuse(v2.SetLentArray(c.arg(2), c, gen, c.slot(2)))
+			refuse(v2.SetLentArray(c.arg(2), c, gen, 2))
 			var v3 memview.StridedMemoryView
-			refuse(v3.SetLentArray(c.arg(3), c, gen, c.slot(3)))
+			refuse(v3.SetLentArray(c.arg(3), c, gen, 3))
 			x, err := f(v0, v1, v2, v3, c.stream(4))
 			if err != nil {
 				c.fail(err)

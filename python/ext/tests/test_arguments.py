@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import inspect
 import pickle
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -274,6 +275,32 @@ def test_views(m: ModuleType) -> None:
             m.ndim(bad)
     with pytest.raises((TypeError, BufferError, ValueError), match=r"^ndim\(\) argument 'x': "):
         m.ndim(np.array([object()]))
+
+
+def test_views_alone(m: ModuleType) -> None:
+    """Functions of nothing but views have a way of their own: the same answers, and nothing is held after it."""
+    held = array.array("d", range(6))  # lent by the buffer protocol: it cannot grow meanwhile
+    dims = np.zeros((1,) * 12)  # more axes than have room in line
+    ways = [np.zeros((2, 3)), held, bytearray(4), dims, m.arange(5)]
+    for first in ways:
+        for second in ways:
+            for third in ways:
+                sizes = [np.asarray(memoryview(w)).size for w in (first, second, third)]
+                assert m.sizes(first, second, third) == sum(sizes)
+                assert m.sizes(first, z=third, y=second) == sum(sizes), "by name: the general way"
+    for k, name in enumerate("xyz"):
+        args: list[Any] = [held, dims, held]
+        args[k] = 1
+        with pytest.raises(TypeError, match=rf"^sizes\(\) argument '{name}': "):
+            m.sizes(*args)
+        held.append(0.0)  # BufferError if the call that failed had kept it
+    for few in ((), (dims,), (dims, dims), (dims,) * 4):
+        with pytest.raises(TypeError, match=r"^sizes\(\) (missing|takes)"):
+            m.sizes(*few)
+    before = sys.getrefcount(dims)
+    for _ in range(50):
+        m.sizes(dims, held, dims)
+    assert sys.getrefcount(dims) == before
 
 
 @pytest.mark.parametrize("library", ["jax.numpy", "array_api_strict", "pyarrow", "tvm_ffi", "torch"])
