@@ -157,6 +157,13 @@ ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ss
 				return NULL;
 			to_host = 1;
 			t.device = (DLDevice){ kDLCPU, 0 };
+		} else if (d[0] == kDLCUDA && t.device.device_type == kDLCUDA && d[1] >= 0 && d[1] <= INT32_MAX) {
+			if (copy == 0) {
+				ho_raise(HO_X_COPY, 151, op, "memory of another device cannot be delivered without a copy");
+				return NULL;
+			}
+			copy = 1;
+			t.device.device_id = (int32_t)d[1];
 		} else {
 			ho_raise(HO_E_DEVICE, 144, op, "memory on device (%d, %d) cannot be delivered to (%lld, %lld)",
 			         (int)t.device.device_type, (int)t.device.device_id, d[0], d[1]);
@@ -169,11 +176,17 @@ ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ss
 	if (to_host) {
 		o = ho_view_to_host(v, &t, strides);
 		flags = (flags & ~(uint64_t)DLPACK_FLAG_BITMASK_READ_ONLY) | DLPACK_FLAG_BITMASK_IS_COPIED;
-	} else if (copy == 1) {
-		if (!is_device(t.device, kDLCPU, 0)) {
+	} else if (copy == 1 && !is_device(t.device, kDLCPU, 0)) {
+		if (t.device.device_type != kDLCUDA && t.device.device_type != kDLCUDAHost &&
+		    t.device.device_type != kDLCUDAManaged) {
 			ho_raise(HO_X_BUFFER, 150, op, "memory on device type %d is not copied", (int)t.device.device_type);
 			return NULL;
 		}
+		if (ho_whole_bytes(v, op) != 0)
+			return NULL;
+		o = ho_view_to_device(v, t.device, a[0], &t, strides);
+		flags = (flags & ~(uint64_t)DLPACK_FLAG_BITMASK_READ_ONLY) | DLPACK_FLAG_BITMASK_IS_COPIED;
+	} else if (copy == 1) {
 		if (ho_whole_bytes(v, op) != 0)
 			return NULL;
 		o = ho_copy_tensor(&v->t, v->flags, v->itemsize, &t, strides);

@@ -129,6 +129,10 @@ HO_HIDDEN int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *o
 HO_HIDDEN int ho_view_needs_stream(const ho_view *v);
 /* A finished copy in host memory, row-major. NULL with an exception set. */
 HO_HIDDEN ho_owner *ho_view_to_host(ho_view *v, DLTensor *out, int64_t *strides);
+/* A copy in memory of another device, or of the same, row-major: ordered for the
+ * consumer's stream argument of __dlpack__, which has been checked. NULL with an
+ * exception set. */
+HO_HIDDEN ho_owner *ho_view_to_device(ho_view *v, DLDevice to, ho_PyObject *stream, DLTensor *out, int64_t *strides);
 /* Makes v's elements bytes of a size that DLPack has no type for (smv.c). */
 HO_HIDDEN int ho_view_void(ho_view *v, int64_t itemsize);
 /* Methods and properties of StridedMemoryView. */

@@ -718,6 +718,72 @@ ho_owner *ho_view_to_host(ho_view *v, DLTensor *out, int64_t *strides)
 	return NULL;
 }
 
+ho_owner *ho_view_to_device(ho_view *v, DLDevice to, ho_PyObject *stream, DLTensor *out, int64_t *strides)
+{
+	static const char op[] = "__dlpack__";
+	int dev = to.device_type == kDLCUDA ? (int)to.device_id : 0, known = v->ordered, overflow = 0;
+	int kind = to.device_type == kDLCUDA       ? HO_MEMORY_DEVICE
+	           : to.device_type == kDLCUDAHost ? HO_MEMORY_PINNED
+	                                           : HO_MEMORY_MANAGED;
+	ho_stream_ref before = pending(v), on = { 1, 0, NULL };
+	ho_owner *o = NULL;
+	int64_t bytes;
+
+	if (__builtin_mul_overflow(ho_count(v->t.ndim, v->t.shape), v->itemsize, &bytes)) {
+		ho_py.PyErr_NoMemory();
+		return NULL;
+	}
+	/* The memory goes back on the legacy default stream, which outlives every
+	 * consumer's, and so it comes from there. */
+	if (ho_stream_place(op, dev, &on) != 0)
+		return NULL;
+	ho_PyObject *legacy = ho_stream_view_new(on.handle, on.ctx, NULL), *size = ho_py.PyLong_FromLongLong(bytes);
+	ho_view *memory = legacy != NULL && size != NULL ? (ho_view *)ho_buffer_new(dev, kind, size, legacy) : NULL;
+	ho_view *dst = memory != NULL ? ho_view_alloc(ho_view_type, v->t.ndim) : NULL;
+	ho_xdecref(legacy);
+	ho_xdecref(size);
+	if (dst == NULL)
+		goto done;
+	*out = v->t;
+	out->device = to;
+	out->data = memory->t.data;
+	out->strides = strides;
+	ho_row_major(v->t.ndim, v->t.shape, strides);
+	memcpy(dst->t.shape, v->t.shape, (size_t)v->t.ndim * sizeof(int64_t));
+	memcpy(dst->t.strides, strides, (size_t)v->t.ndim * sizeof(int64_t));
+	dst->t.data = out->data;
+	dst->t.device = to;
+	dst->t.dtype = v->t.dtype;
+	dst->flags = v->flags & ~(uint64_t)DLPACK_FLAG_BITMASK_READ_ONLY;
+	dst->itemsize = v->itemsize;
+	ho_owner_ref(memory->owner);
+	dst->owner = memory->owner;
+	ho_view_ready(dst);
+	if (!is_empty(v)) {
+		if (ho_view_copy_on(dst, v, &on) != 0)
+			goto done;
+		/* The consumer's stream waits for the copy; one that asked for no
+		 * order is where the data was ordered before. */
+		long long s = stream == NULL || stream == HO_NONE
+		                      ? 1
+		                      : ho_py.PyLong_AsLongLongAndOverflow(stream, &overflow);
+		uint64_t handle = overflow ? ho_py.PyLong_AsUnsignedLongLong(stream) : (uint64_t)s;
+		ho_stream_ref consumer = { handle, handle <= 2 ? on.ctx : 0, NULL };
+		if (!overflow && s == -1)
+			consumer = known ? before : on;
+		if (order_after(op, dev, &on, &consumer) != 0)
+			goto done;
+	}
+	o = dst->owner;
+	ho_owner_ref(o);
+done:
+	if (dst != NULL)
+		ho_py.Py_DecRef(&dst->ob);
+	if (memory != NULL)
+		ho_py.Py_DecRef(&memory->ob);
+	return o;
+}
+
 /* ---- Release ------------------------------------------------------------ */
 
 ho_PyObject *ho_view_release_on(ho_PyObject *self, ho_PyObject *stream)

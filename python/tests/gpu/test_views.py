@@ -348,6 +348,58 @@ def test_R145_R146_to_the_host(device: Device, stream: Any) -> None:
         handoff.from_dlpack(b, device=(2, 77))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("kind", ["device", "pinned", "managed"])
+@pytest.mark.parametrize("on", ["other", "none", "unsaid"])
+def test_R150_copy_on_the_device(kind: Any, on: str, device: Device, stream: Any, other: Any, gate: Any) -> None:
+    b = device.allocate(SIZE, stream=stream, kind=kind)
+    b.fill(0, stream=stream)
+    v = StridedMemoryView.from_buffer(b, (SIZE // 8, 2), (4, 2), dtype="int16", is_readonly=True)
+    stream.sync()
+    with gate(stream) as opened:
+        b.fill(9, stream=stream)
+        arg = {"other": other.handle, "none": None, "unsaid": -1}[on]
+        capsule = v.__dlpack__(stream=arg, max_version=(1, 0), copy=True)
+        user = {"other": other, "none": device.default_stream, "unsaid": stream}[on]
+        copy = StridedMemoryView.from_dlpack(capsule, -1)  # type: ignore[arg-type]
+        assert copy.__dlpack_device__() == v.__dlpack_device__()
+        assert (copy.shape, copy.strides, copy.readonly) == (v.shape, None, False)
+        assert copy.ptr != v.ptr
+        host = device.allocate(SIZE // 2, stream=user, kind="pinned")
+        to = StridedMemoryView.from_buffer(host, v.shape, dtype="int16")
+        to.copy_from(copy, user)
+        opened()
+        user.sync()
+    with gate(stream):
+        b.fill(1, stream=stream)  # the copy is of its own
+    assert memoryview(handoff.from_dlpack(to, device="cpu")).tolist() == [[0x0909] * 2] * (SIZE // 8)  # type: ignore[arg-type]
+    assert handoff.from_dlpack(v, copy=False).ptr == v.ptr  # type: ignore[arg-type]
+
+
+def test_R150_empty_copy(device: Device, stream: Any) -> None:
+    b = device.allocate(0, stream=stream)
+    v = StridedMemoryView.from_buffer(b, (0, 3), dtype="float32")
+    assert StridedMemoryView.from_dlpack(v.__dlpack__(copy=True), stream).shape == (0, 3)  # type: ignore[arg-type]
+
+
+def test_R144_R151_to_another_device(device: Device, stream: Any, gate: Any) -> None:
+    if len(Device.get_all_devices()) < 2:
+        pytest.skip("one device")
+    there = Device(1).create_stream()
+    b = device.allocate(SIZE, stream=stream)
+    with gate(stream) as opened:
+        b.fill(4, stream=stream)
+        copy = StridedMemoryView.from_dlpack(
+            b.__dlpack__(stream=there.handle, max_version=(1, 0), dl_device=(2, 1)),  # type: ignore[arg-type]
+            -1,
+        )
+        assert copy.__dlpack_device__() == (2, 1)
+        assert not there.is_done
+        opened()
+    assert read(copy, there) == [4] * SIZE
+    with pytest.raises(handoff.CopyError, match="R151"):
+        b.__dlpack__(dl_device=(2, 1), copy=False)
+
+
 @pytest.mark.parametrize("kind", ["pinned", "managed"])
 def test_R146_the_host_waits(kind: Any, device: Device, stream: Any, gate: Any) -> None:
     import threading
