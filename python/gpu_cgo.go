@@ -405,15 +405,28 @@ func gpuCopy(dst, src uintptr, dstRef, srcRef ownerRef, handle, ctx uint64, padd
 	}
 	// The memory stays until the copy is done.
 	for _, v := range []memview.StridedMemoryView{d, s} {
-		late := v.ReleaseOn(ds.View())
-		if errors.Is(late, device.ErrCapture) {
-			late = v.Release() // it belongs to the graph: the caller keeps it
-		}
-		if err == nil {
+		if late := gpuGiveUp(v, ds); err == nil {
 			err = late
 		}
 	}
 	return err
+}
+
+// gpuGiveUp gives a claim up after what is queued on s. If there is no memory for an event, say, it waits for that.
+func gpuGiveUp(v memview.StridedMemoryView, s *device.Stream) error {
+	err := v.ReleaseOn(s.View())
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, device.ErrCapture): // it belongs to the graph: the caller keeps it
+	case errors.Is(err, device.ErrSticky): // nothing runs any more
+		return errors.Join(err, v.Release())
+	default:
+		if s.Synchronize(context.Background()) != nil {
+			return err // kept, as it may be in use
+		}
+	}
+	return v.Release()
 }
 
 func gpuReleaseLater(s stream.StreamView, ref ownerRef) error {

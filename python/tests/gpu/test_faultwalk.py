@@ -157,8 +157,9 @@ def buffer_copies(w: World) -> None:
 @op("StridedMemoryView.copy_from", "StridedMemoryView.copy_to")
 def view_copies(w: World) -> None:
     w.a.fill(5, stream=w.s)
-    w.turned(w.b).copy_from(StridedMemoryView.from_buffer(w.a, (16, 16), dtype="uint8"), w.s)
-    w.view(w.b).copy_to(w.host, w.s)
+    b = w.device.allocate(SIZE, stream=w.s)  # of its own, so that a claim that is left shows
+    w.turned(b).copy_from(StridedMemoryView.from_buffer(w.a, (16, 16), dtype="uint8"), w.s)
+    w.view(b).copy_to(w.host, w.s)
     w.s.sync()
     assert w.host.tolist() == [5] * SIZE
     w.view(w.a).copy_from(w.host, w.s)
