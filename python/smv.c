@@ -298,12 +298,43 @@ static ho_PyObject *from_buffer(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 /* ---- Methods ------------------------------------------------------------ */
 
 /* (shape, strides or None), or an object with shape and strides. */
-static int take_layout(ho_PyObject *o, int64_t *shape, int64_t *strides, int32_t *ndim)
+/* An int attribute of a layout, if it has that. 1, 0 without one, or -1. */
+static int layout_attr(ho_PyObject *o, const char *name, int64_t *out)
+{
+	int overflow = 0;
+	ho_PyObject *a = ho_py.PyObject_GetAttrString(o, name);
+	if (a == NULL)
+		return ho_other_than(ho_py.PyExc_AttributeError) ? -1 : 0;
+	*out = ho_py.PyLong_AsLongLongAndOverflow(a, &overflow);
+	ho_py.Py_DecRef(a);
+	if (overflow)
+		return ho_raise(HO_X_VALUE, 0, "view", "%s of the layout does not fit in 64 bits", name);
+	return *out == -1 && ho_py.PyErr_Occurred() ? -1 : 1;
+}
+
+/* The element that a layout begins at, of objects that say so (StridedLayout);
+ * those have the item size that they are for, too. */
+static int take_offset(ho_PyObject *o, int64_t itemsize, int64_t *offset)
+{
+	int64_t size = itemsize;
+	int has = layout_attr(o, "slice_offset", offset);
+
+	if (has <= 0)
+		return has;
+	if (layout_attr(o, "itemsize", &size) < 0)
+		return -1;
+	return size == itemsize ? 0
+	                        : ho_raise(HO_X_VALUE, 0, "view", "a layout for items of %lld bytes, not %lld",
+	                                   (long long)size, (long long)itemsize);
+}
+
+static int take_layout(ho_PyObject *o, int64_t itemsize, int64_t *shape, int64_t *strides, int32_t *ndim, int64_t *offset)
 {
 	ho_PyObject *s = NULL, *t = NULL;
 	int32_t more;
 	int r = -1;
 
+	*offset = 0;
 	if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyTuple_Type && ho_py.PyTuple_Size(o) == 2 &&
 	    !ho_py.PyIndex_Check(ho_py.PyTuple_GetItem(o, 0))) {
 		s = ho_newref(ho_py.PyTuple_GetItem(o, 0));
@@ -317,6 +348,8 @@ static int take_layout(ho_PyObject *o, int64_t *shape, int64_t *strides, int32_t
 			ho_raise(HO_X_TYPE, 0, "view", "layout is a pair (shape, strides), or has shape and strides");
 			goto done;
 		}
+		if (take_offset(o, itemsize, offset) != 0)
+			goto done;
 	}
 	if (ho_parse_dims(s, "shape", shape, ndim) != 0)
 		goto done;
@@ -341,6 +374,7 @@ static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_
 		             (v->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0, NULL };
 	int64_t shape[HO_MAX_DIMS], strides[HO_MAX_DIMS];
 	int64_t *use_shape = v->t.shape, *use_strides = v->t.strides;
+	void *data = v->t.data;
 	int32_t ndim = v->t.ndim;
 
 	if (ho_parse("view", args, n, kwnames, params, 2, 2, 0, a) != 0)
@@ -359,8 +393,10 @@ static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_
 		}
 	}
 	if (has_layout) {
-		int64_t lo, hi, old_lo, old_hi;
-		if (take_layout(a[0], shape, strides, &ndim) != 0)
+		int64_t lo, hi, old_lo, old_hi, offset;
+		if (take_layout(a[0], v->itemsize, shape, strides, &ndim, &offset) != 0)
+			return NULL;
+		if (offset != 0 && ho_whole_bytes(v, "view") != 0)
 			return NULL;
 		/* The new layout stays within the elements that the old one reaches. */
 		DLTensor t = v->t;
@@ -377,19 +413,22 @@ static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_
 		/* In elements: of packed ones the rounded bytes may not fit in 64 bits. */
 		ho_span(ndim, shape, strides, 1, &lo, &hi);
 		ho_span(v->t.ndim, v->t.shape, v->t.strides, 1, &old_lo, &old_hi);
-		if (hi > lo && (lo < old_lo || hi > old_hi)) {
+		if (hi > lo && (__builtin_add_overflow(lo, offset, &lo) || __builtin_add_overflow(hi, offset, &hi) ||
+		                lo < old_lo || hi > old_hi)) {
 			ho_raise(HO_X_VALUE, 0, "view", "the layout reaches elements %lld to %lld, the view has %lld to %lld",
 			         (long long)lo, (long long)hi, (long long)old_lo, (long long)old_hi);
 			return NULL;
 		}
 		use_shape = shape;
 		use_strides = strides;
+		if (hi > lo) /* of nothing, where it begins is no matter */
+			data = (char *)data + offset * v->itemsize;
 	}
-	if (e.dl.bits != 0 && v->t.data != NULL && (uintptr_t)v->t.data % (uintptr_t)ho_dtype_align(e.dl) != 0) {
+	if (e.dl.bits != 0 && data != NULL && (uintptr_t)data % (uintptr_t)ho_dtype_align(e.dl) != 0) {
 		ho_raise(HO_E_ALIGN, 41, "view", "the memory is not aligned for the dtype");
 		return NULL;
 	}
-	ho_view *s = ho_view_sub(v, v->t.data, ndim, use_shape, use_strides);
+	ho_view *s = ho_view_sub(v, data, ndim, use_shape, use_strides);
 	if (s == NULL)
 		return NULL;
 	if (has_dtype) {
@@ -522,8 +561,8 @@ static ho_PyMethodDef methods[] = {
 	  "One of itemsize and dtype is needed. ValueError if the layout does not fit." },
 	{ "view", FAST(view_method), FAST_FLAGS,
 	  "view($self, /, layout=None, dtype=None)\n--\n\n"
-	  "The same memory with another layout, a pair (shape, strides or None) or an object that has\n"
-	  "both, or another dtype of the same item size. Without arguments the view itself." },
+	  "The same memory with another layout, a StridedLayout or a pair (shape, strides or None), or\n"
+	  "another dtype of the same item size. Without arguments the view itself." },
 	{ "copy_from", FAST(copy_from), FAST_FLAGS,
 	  "copy_from($self, other, /, stream=None)\n--\n\n"
 	  "Copies the elements of other, of the same shape and dtype, into this view.\n\n"

@@ -52,6 +52,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from handoff._decorator import args_viewable_as_strided_memory
     from handoff._device import Buffer, Device, EventOptions, StreamOptions
+    from handoff._layout import StridedLayout
+    from handoff._memory import (
+        DeviceMemoryResource,
+        LegacyPinnedMemoryResource,
+        ManagedMemoryResource,
+        MemoryResource,
+        PinnedMemoryResource,
+    )
     from handoff._streams import use_stream
 
 __version__ = "0.1.0"
@@ -67,6 +75,7 @@ __all__ = [
     "DTypeError",
     "Device",
     "DeviceError",
+    "DeviceMemoryResource",
     "DriverError",
     "Error",
     "Event",
@@ -78,8 +87,12 @@ __all__ = [
     "InvalidTypeError",
     "InvalidValueError",
     "LayoutError",
+    "LegacyPinnedMemoryResource",
+    "ManagedMemoryResource",
     "MaskError",
+    "MemoryResource",
     "NoDriverError",
+    "PinnedMemoryResource",
     "ProtocolError",
     "RangeError",
     "ReadOnlyError",
@@ -87,6 +100,7 @@ __all__ = [
     "StreamError",
     "StreamOptions",
     "StreamView",
+    "StridedLayout",
     "StridedMemoryView",
     "VersionError",
     "__version__",
@@ -99,8 +113,14 @@ __all__ = [
 _LATER = {
     "Buffer": "_device",
     "Device": "_device",
+    "DeviceMemoryResource": "_memory",
     "EventOptions": "_device",
+    "LegacyPinnedMemoryResource": "_memory",
+    "ManagedMemoryResource": "_memory",
+    "MemoryResource": "_memory",
+    "PinnedMemoryResource": "_memory",
     "StreamOptions": "_device",
+    "StridedLayout": "_layout",
     "args_viewable_as_strided_memory": "_decorator",
     "use_stream": "_streams",
 }

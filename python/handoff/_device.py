@@ -13,6 +13,7 @@ from handoff._core import Event, Stream, StreamView, StridedMemoryView
 
 if TYPE_CHECKING:
     from handoff._core import _Exchangeable, _StreamLike, _SupportsCudaArrayInterface
+    from handoff._memory import MemoryResource
 
     _Array: TypeAlias = _Exchangeable | _SupportsCudaArrayInterface
 
@@ -259,6 +260,17 @@ class Buffer(_core._Memory):
         if device is None:
             device = StreamView(stream).device_id if stream is not None else 0
         return Device(device).allocate(size, stream=stream, kind=kind)
+
+    @property
+    def memory_resource(self) -> MemoryResource:
+        """A resource that allocates memory of this kind."""
+        from handoff import _memory
+
+        if self.is_managed:
+            return _memory.ManagedMemoryResource()
+        if self.is_host_accessible:
+            return _memory.PinnedMemoryResource()
+        return _memory.DeviceMemoryResource(self.device_id)
 
     def fill(self, value: int | bytes | bytearray | memoryview, *, stream: _StreamLike) -> None:
         """Fill with a byte (0 to 255), or a pattern of 1, 2 or 4 bytes, in stream order."""
