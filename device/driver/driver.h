@@ -13,6 +13,7 @@
 
 /* ---- Contexts ----------------------------------------------------------- */
 
+#ifndef HO_GO_VIEW
 /* What ho_enter found and did. */
 typedef struct ho_guard {
 	ho_context ctx, old;
@@ -86,6 +87,8 @@ static inline int ho_again(const ho_cuda_table *t, ho_guard *g, ho_result *st)
 	return *st == HO_CUDA_SUCCESS;
 }
 
+#endif
+
 /* ---- Drivers ------------------------------------------------------------ */
 
 enum { HO_POOL_CONTEXTS = 64, HO_POOL_EVENTS = 16 };
@@ -100,8 +103,12 @@ typedef struct ho_driver {
 	ho_cuda_table t;
 	int version;  /* of cuDriverGetVersion */
 	int resolved; /* entry points found */
+#ifdef HO_GO_VIEW /* as with ho_cuda_table */
+	ho_word key, next;
+#else
 	const void *key;        /* the library, or the provider's table */
 	struct ho_driver *next; /* of the list of all, which are never freed */
+#endif
 	ho_event_rack racks[HO_POOL_CONTEXTS];
 } ho_driver;
 

@@ -5,6 +5,7 @@ package driver
 // #cgo CFLAGS: -I${SRCDIR}/include -std=c11
 // #cgo LDFLAGS: -ldl
 // #include <stdlib.h>
+// #define HO_GO_VIEW
 // #include "driver.h"
 import "C"
 

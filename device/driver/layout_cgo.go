@@ -2,6 +2,7 @@
 
 package driver
 
+// #define HO_GO_VIEW
 // #include "driver.h"
 import "C"
 

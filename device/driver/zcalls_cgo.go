@@ -4,6 +4,7 @@
 
 package driver
 
+// #define HO_GO_VIEW
 // #include "driver.h"
 // #include "zcalls.h"
 import "C"

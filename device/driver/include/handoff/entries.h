@@ -312,13 +312,6 @@
 	X(cuProfilerStart, cuProfilerStart, 4000, ho_result, (void)) \
 	X(cuProfilerStop, cuProfilerStop, 4000, ho_result, (void))
 
-/* One pointer per entry point; NULL where the provider lacks it. */
-typedef struct ho_cuda_table {
-#define HO_CUDA_FIELD(name, symbol, version, ret, params) ret(*name) params;
-	HO_CUDA_ENTRIES(HO_CUDA_FIELD)
-#undef HO_CUDA_FIELD
-} ho_cuda_table;
-
 /* The position of each entry point in the table. */
 enum {
 #define HO_CUDA_INDEX(name, symbol, version, ret, params) HO_ENTRY_##name,
@@ -326,6 +319,21 @@ enum {
 #undef HO_CUDA_INDEX
 	HO_ENTRY_COUNT
 };
+
+/* One pointer per entry point; NULL where the provider lacks it. cgo looks up
+ * what a pointer to something with pointers in it points to, at every call, so
+ * that Go sees words. */
+#ifdef HO_GO_VIEW
+typedef struct ho_cuda_table {
+	ho_word entries[HO_ENTRY_COUNT];
+} ho_cuda_table;
+#else
+typedef struct ho_cuda_table {
+#define HO_CUDA_FIELD(name, symbol, version, ret, params) ret(*name) params;
+	HO_CUDA_ENTRIES(HO_CUDA_FIELD)
+#undef HO_CUDA_FIELD
+} ho_cuda_table;
+#endif
 
 _Static_assert(sizeof(ho_cuda_table) == HO_ENTRY_COUNT * sizeof(void (*)(void)),
 	       "the table is a plain array of function pointers");

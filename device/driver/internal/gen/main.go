@@ -413,7 +413,7 @@ func goHead(b *bytes.Buffer, c call) {
 func goCalls(calls []call) []byte {
 	var b bytes.Buffer
 	b.WriteString("//go:build cgo && linux\n\n" + goNote)
-	b.WriteString("package driver\n\n// #include \"driver.h\"\n// #include \"zcalls.h\"\nimport \"C\"\n\nimport \"unsafe\"\n")
+	b.WriteString("package driver\n\n// #define HO_GO_VIEW\n// #include \"driver.h\"\n// #include \"zcalls.h\"\nimport \"C\"\n\nimport \"unsafe\"\n")
 	for _, c := range calls {
 		goHead(&b, c)
 		outs := c.outs()
