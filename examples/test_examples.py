@@ -20,7 +20,13 @@ PROGRAMS = {
     "arrow/columns.py": r"^arrow: 1000 rows",
     "torch_saxpy/torch_saxpy.py": r"^refused: ",
     "quickstart/quickstart.py": r"^refused: .*read-only",
+    "strided_views/constructors.py": r"^host: 4 views(.|\n)*^device: 4 views",
+    "strided_views/cpu.py": r"^sorted: \[1.0, 2.0, 3.0\] \[4.0, 5.0, 6.0\]\nrefused: ",
+    "strided_views/gpu.py": r"^gpu: 1024 elements(.|\n)*^refused: ",
 }
+
+# Those that want a device run on the software one where the environment names no driver.
+DRIVER = {"HANDOFF_DRIVER": os.environ.get("HANDOFF_DRIVER", "soft")}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -33,7 +39,9 @@ def test_program(program: str) -> None:
         stdin=subprocess.DEVNULL,
         timeout=300,
         check=False,
-        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+        env=os.environ
+        | {"PYTHONFAULTHANDLER": "1"}
+        | (DRIVER if program.startswith("strided_views/") else {}),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(PROGRAMS[program], done.stdout, re.MULTILINE), done.stdout
