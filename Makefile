@@ -29,7 +29,7 @@ help:
 	@echo 'make check       make test, linters, cross builds, race detector, sanitizers'
 	@echo 'make bench       the benchmark table, ours and the peers; writes build/bench.json'
 	@echo 'make fuzz        every fuzz target for FUZZTIME ($(FUZZTIME))'
-	@echo 'make soak        exchanges of all kinds for SOAK ($(SOAK)); fails on a leak'
+	@echo 'make soak        exchanges of all kinds with faults for SOAK ($(SOAK)); fails on a wrong value or a leak'
 	@echo 'make wheel       the wheel of the Python package, into dist/'
 	@echo 'make gpu-bundle  build/gpu/, to be run on a machine with a GPU (run.sh in it)'
 	@echo 'make fmt         format Go and Python'
@@ -117,7 +117,6 @@ bench: $(VENV)/.dev $(VENV)/.handoff $(EXT)/gobench.so $(BUILD)/peers/.stamp $(B
 
 soak: $(VENV)/.handoff $(EXT)/gobench.so
 	@$(PY) bench/soak.py $(SOAK)
-	HANDOFF_SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -run 'TestSoak$$' -v ./device
 
 gpu-bundle: $(VENV)/.dev $(EXT)/.stamp $(BUILD)/peers/.stamp
 	@scripts/gpu-bundle

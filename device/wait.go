@@ -75,8 +75,7 @@ const asks = 100
 // open says whether a waiter has to wait on after an answer.
 func (w *waiter) open(res driver.Result) bool {
 	switch res {
-	case driver.Success, driver.ErrorInvalidContext, driver.ErrorContextIsDestroyed, driver.ErrorInvalidHandle,
-		driver.ErrorDeinitialized, driver.ErrorNotInitialized:
+	case driver.Success, driver.ErrorContextIsDestroyed, driver.ErrorInvalidHandle, driver.ErrorDeinitialized, driver.ErrorNotInitialized:
 		return false // done, or the context is gone and the work with it
 	case driver.ErrorNotReady:
 		return true
