@@ -134,7 +134,12 @@ static ho_PyObject *memory_close(ho_PyObject *self, ho_PyObject *const *args, ho
 		home = m->stream != NULL ? ho_stream_of(m->stream) : (ho_stream_ref){ 0 };
 		if (m->stream == NULL || on.handle != home.handle) {
 			ho_PyObject *view = view_of(m);
-			if (view == NULL || ho_buffer_use(view, stream, 1) != 0)
+			if (view == NULL)
+				return NULL;
+			ho_py.Py_IncRef(view); /* another thread may close the buffer meanwhile */
+			int failed = ho_buffer_use(view, stream, 1);
+			ho_py.Py_DecRef(view);
+			if (failed)
 				return NULL;
 		}
 	}
