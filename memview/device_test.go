@@ -558,6 +558,17 @@ func TestMemoryKinds(t *testing.T) {
 		require.Equal(t, memview.MemoryPinned, part.MemoryKind(), "parts keep what is known")
 		again := must(w.Probe())
 		require.Equal(t, w.MemoryKind(), again.MemoryKind())
+
+		// An import finds it out when asked to.
+		for _, probe := range []bool{false, true} {
+			e, err := dlpack.ExportDesc(dlpack.Desc{Data: uintptr(b.Ptr()), Device: dlpack.CPU, DType: dlpack.Int32, Shape: ints(16)}, nil)
+			require.NoError(t, err)
+			x, err := memview.Import(e, stream.NoSync(), &memview.ImportOptions{Probe: probe})
+			require.NoError(t, err)
+			require.Equal(t, probe, x.IsDeviceAccessible())
+			require.NoError(t, x.Release())
+			require.NoError(t, e.Close())
+		}
 	})
 	t.Run("B265 pinned memory of malloc", func(t *testing.T) {
 		data := seq[int32](16)

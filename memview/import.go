@@ -24,6 +24,10 @@ type ImportOptions struct {
 	// not to order, and the edge is made here: also with producers that get
 	// it wrong (B223). Ignored for CopyAlways.
 	Producer stream.StreamView
+	// Probe asks the driver what CPU memory is, as [StridedMemoryView.Probe]
+	// does: pinned tensors of some libraries say CPU. It is one call into the
+	// driver; other memory is not asked about.
+	Probe bool
 }
 
 // ProducerStreamer is implemented by producers that can tell which stream they
@@ -94,10 +98,22 @@ func Import(p dlpack.Producer, order stream.Order, opts *ImportOptions) (Strided
 		return StridedMemoryView{}, err
 	}
 	if want.Type == dlpack.DeviceCPU {
-		return v, nil
+		if !o.Probe {
+			return v, nil
+		}
+		w, err := v.Probe()
+		if err != nil {
+			m.Release()
+			return StridedMemoryView{}, err
+		}
+		return w, nil
 	}
 	on, ordered := order.Stream()
 	if bridge != nil && !v.layout.empty() {
+		if driver.Checking() {
+			from := bridge.View()
+			v.handOver(&from)
+		}
 		if err := on.WaitFor(bridge.View()); err != nil {
 			m.Release()
 			return StridedMemoryView{}, fail(op, "", err, "")
@@ -245,6 +261,9 @@ func (v StridedMemoryView) Ordered(from stream.StreamView, order stream.Order) (
 	after := from
 	if !after.Valid() {
 		after = v.pending()
+	}
+	if driver.Checking() && after.Valid() {
+		v.handOver(&after)
 	}
 	if ordered && after.Valid() && !v.layout.empty() {
 		if err := on.WaitFor(after); err != nil {

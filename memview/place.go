@@ -122,8 +122,8 @@ func (v StridedMemoryView) DeviceID() int {
 }
 
 // IsDeviceAccessible reports whether kernels can reach the memory: device,
-// pinned and managed memory, and, if [StridedMemoryView.Probe] found it out,
-// pinned memory that says CPU, and pageable memory where the devices share the
+// pinned and managed memory, and, if [StridedMemoryView.Probe] found it out
+// (or an import with [ImportOptions] that ask for it), pinned memory that says CPU, and pageable memory where the devices share the
 // host's page tables (B271).
 func (v StridedMemoryView) IsDeviceAccessible() bool {
 	if v.place != nil {

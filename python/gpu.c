@@ -9,6 +9,11 @@ ho_go_gpu_functions ho_go_gpu;
 
 static ho_driver *driver; /* NULL until Go has opened it */
 
+ho_driver *ho_gpu_in_use(void)
+{
+	return atomic_load_explicit(&ho_forked, memory_order_relaxed) ? NULL : driver;
+}
+
 void ho_gpu_owner_unref(uintptr_t owner)
 {
 	ho_owner_unref((ho_owner *)owner);

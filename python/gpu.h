@@ -14,6 +14,8 @@
  * NoDriverError (or ForkError) set. GIL held; it is given up while the driver
  * starts. */
 HO_HIDDEN ho_driver *ho_gpu(void);
+/* The same if it is open already, else NULL without an exception. */
+HO_HIDDEN ho_driver *ho_gpu_in_use(void);
 /* 0, or -1 with DriverError set: code and name are those of st. dev is -1
  * where there is none. */
 HO_HIDDEN int ho_gpu_check(const char *op, int dev, ho_result st);
@@ -125,6 +127,9 @@ HO_HIDDEN int ho_view_host_wait(ho_view *v);
 HO_HIDDEN int ho_view_table_ready(ho_view *v);
 /* Copies in stream order; both views are ordered on the stream first. */
 HO_HIDDEN int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on);
+/* Whether a device can: also pinned memory that says CPU, if a driver is in use
+ * that knows it. */
+HO_HIDDEN int ho_view_on_device(const ho_view *v);
 /* Whether a device touches v's memory. */
 HO_HIDDEN int ho_view_needs_stream(const ho_view *v);
 /* A finished copy in host memory, row-major. NULL with an exception set. */

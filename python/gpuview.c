@@ -660,6 +660,17 @@ int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on)
 	return 0;
 }
 
+int ho_view_on_device(const ho_view *v)
+{
+	if (is_cuda(v->t.device.device_type))
+		return 1;
+	ho_driver *d = v->t.device.device_type == kDLCPU && !is_empty(v) && !v->released ? ho_gpu_in_use() : NULL;
+	if (d == NULL)
+		return 0;
+	ho_pointer_class info = ho_pointer_kind(&d->t, (uint64_t)(uintptr_t)v->t.data);
+	return info.st == HO_CUDA_SUCCESS && info.type != 0;
+}
+
 int ho_view_needs_stream(const ho_view *v)
 {
 	return is_cuda(v->t.device.device_type);

@@ -506,10 +506,7 @@ static ho_PyObject *repr(ho_PyObject *self)
 			"StridedMemoryView(ptr=%p, shape=%R, strides=%R, itemsize=%zd, dtype=%s, device_id=%s, "
 			"is_device_accessible=%s, readonly=%s)",
 			v->t.data, shape, strides, (ho_ssize)v->itemsize, ho_view_dtype_text(v, text), device,
-			v->t.device.device_type == kDLCUDA || v->t.device.device_type == kDLCUDAHost ||
-					v->t.device.device_type == kDLCUDAManaged
-				? "True"
-				: "False",
+			ho_view_on_device(v) ? "True" : "False",
 			v->flags & DLPACK_FLAG_BITMASK_READ_ONLY ? "True" : "False");
 	ho_xdecref(shape);
 	ho_xdecref(strides);

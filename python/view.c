@@ -467,9 +467,8 @@ static ho_PyObject *get_device_id(ho_PyObject *self, void *unused)
 
 static ho_PyObject *get_device_accessible(ho_PyObject *self, void *unused)
 {
-	DLDeviceType type = ((ho_view *)self)->t.device.device_type;
 	(void)unused;
-	return ho_py.PyBool_FromLong(type == kDLCUDA || type == kDLCUDAHost || type == kDLCUDAManaged);
+	return ho_py.PyBool_FromLong(ho_view_on_device((ho_view *)self));
 }
 
 static ho_PyObject *get_host_accessible(ho_PyObject *self, void *unused)
@@ -551,7 +550,7 @@ ho_PyGetSetDef ho_view_getset[] = {
 	{ "dlpack_dtype", get_dlpack_dtype, NULL,
 	  "The element type as DLPack has it: (code, bits, lanes); None without a counterpart.", NULL },
 	{ "device_id", get_device_id, NULL, "Ordinal of the device; -1 for host memory.", NULL },
-	{ "is_device_accessible", get_device_accessible, NULL, "Whether a CUDA device can read the memory.", NULL },
+	{ "is_device_accessible", get_device_accessible, NULL, "Whether a CUDA device can read the memory: also pinned host memory that says CPU, once a driver is in use.", NULL },
 	{ "is_host_accessible", get_host_accessible, NULL, "Whether the host can read the memory.", NULL },
 	{ "producer_stream", ho_get_producer_stream, NULL,
 	  "StreamView of the stream that the producer works on, or None where it is not known.", NULL },

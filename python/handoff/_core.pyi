@@ -362,7 +362,10 @@ class _View:
 
     @property
     def is_device_accessible(self) -> bool:
-        """Whether a CUDA device can read the memory."""
+        """Whether a CUDA device can read the memory.
+
+        So it can pinned host memory that says CPU, which is noticed once a driver is in use.
+        """
 
     @property
     def is_host_accessible(self) -> bool:

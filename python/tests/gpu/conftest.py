@@ -7,6 +7,7 @@ Elsewhere they are skipped; ../test_gpu.py runs them on the software device. Tho
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -90,7 +91,11 @@ def gate() -> Callable[..., Any]:
 
 @pytest.fixture(autouse=True)
 def nothing_held_back() -> Iterator[None]:
+    before = _core._stats()["live_exports"]
     yield
     if DEVICES:
         gc.collect()
         _core._flush()
+        end = time.monotonic() + 10
+        while _core._stats()["live_exports"] > before and time.monotonic() < end:
+            time.sleep(0.001)  # a deleter that needs the GIL is on its way, on another thread

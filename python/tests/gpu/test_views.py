@@ -375,6 +375,18 @@ def test_R150_copy_on_the_device(kind: Any, on: str, device: Device, stream: Any
     assert handoff.from_dlpack(v, copy=False).ptr == v.ptr  # type: ignore[arg-type]
 
 
+def test_pinned_memory_that_says_cpu(device: Device, stream: Any) -> None:
+    # As pinned tensors of PyTorch do (B263): what the driver knows counts.
+    pinned = device.allocate(SIZE, stream=stream, kind="pinned")
+    says_cpu = StridedMemoryView.from_dlpack(pinned.__dlpack__(dl_device=(1, 0), max_version=(1, 0)))  # type: ignore[arg-type]
+    assert says_cpu.__dlpack_device__() == (1, 0)
+    assert (says_cpu.is_device_accessible, says_cpu.is_host_accessible, says_cpu.device_id) == (True, True, -1)
+    host = handoff.Array.zeros((4,), "uint8")
+    assert not host.is_device_accessible
+    assert not handoff.Array.zeros((0,), "uint8").is_device_accessible
+    assert not StridedMemoryView.from_buffer(host, (2,), dtype="uint8").is_device_accessible
+
+
 def test_R150_empty_copy(device: Device, stream: Any) -> None:
     b = device.allocate(0, stream=stream)
     v = StridedMemoryView.from_buffer(b, (0, 3), dtype="float32")
