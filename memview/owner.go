@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/dlpack"
 )
 
@@ -175,6 +176,9 @@ func (v StridedMemoryView) Retain() (StridedMemoryView, error) {
 //
 // The error is that of the owner's release function.
 func (v StridedMemoryView) Release() error {
+	if driver.Checking() && v.place != nil && v.place.from.Valid() {
+		v.gaveBack()
+	}
 	switch v.owner.kind {
 	case ownerShared:
 		return v.owner.lender.(*claim).drop()

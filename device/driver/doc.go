@@ -24,6 +24,21 @@
 // default) is libcuda.so.1, or the file that HANDOFF_LIBCUDA names; "soft" is
 // the software device, if package device/soft is linked in; "none" is nobody.
 //
+// # Missing synchronization
+//
+// With HANDOFF_CHECK, or [Options].Check, a layer lies in front of the table that hunts for missing
+// synchronization on any driver, a GPU's too: it sees every operation that this library makes, with its
+// stream and bytes, and every edge, and reports two uses of the same bytes, one of them a write, without an edge between
+// them, with both call sites and the edge that would help ([Driver.Races]). HANDOFF_CHECK=1 writes reports to the
+// standard error, a path with a slash appends them to that file as lines of JSON. Without it nothing is in
+// front of the table, and nothing costs anything.
+//
+// What kernels do is not known on a GPU: an address that a kernel gets counts as read, so that it
+// conflicts with copies into the memory, memsets and frees, not with other kernels. Memory of
+// other libraries is looked at from the moment at which it is handed over ([Driver.HandOver],
+// which package memview calls) until it is given back. Edges and work that other libraries make are not seen, nor are
+// those inside of graphs, nor processes after a fork. The software device's own hunt (package soft) knows all of these.
+//
 // # Contexts and threads
 //
 // The driver's current context belongs to a thread, and a goroutine has none.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/go-handoff/handoff/internal/hunt"
 )
 
 // Provider says who serves the driver's calls.
@@ -34,6 +36,9 @@ type Options struct {
 	Path string
 	// NoInit leaves cuInit to the caller.
 	NoInit bool
+	// Check puts a layer in front of the driver's table that hunts for missing
+	// synchronization, as HANDOFF_CHECK does: see the package documentation.
+	Check bool
 }
 
 // libraries are the names tried when no path is given.
@@ -83,6 +88,7 @@ type Driver struct {
 	provider Provider
 	path     string
 	version  int
+	hunter   *hunt.Hunter // of the checking layer, or nil
 }
 
 // Provider says who serves the calls.
@@ -169,8 +175,16 @@ func Open(opts *Options) (*Driver, error) {
 	default:
 		return nil, &OpenError{Provider: o.Provider, Detail: "unknown provider; known are auto, cuda, soft and none", Err: ErrNoDriver}
 	}
-	if err != nil || o.NoInit {
+	if err != nil {
 		return d, err
+	}
+	if env := os.Getenv("HANDOFF_CHECK"); o.Check || env != "" && env != "0" {
+		if d, err = d.checked(env); err != nil {
+			return nil, &OpenError{Provider: o.Provider, Detail: "HANDOFF_CHECK: " + err.Error(), Err: ErrNoDriver}
+		}
+	}
+	if o.NoInit {
+		return d, nil
 	}
 	return d, d.start()
 }

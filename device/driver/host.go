@@ -57,7 +57,7 @@ func HostTouches(user uintptr) (list []HostTouch, ok bool) {
 func (d *Driver) LaunchHostCopy(ctx ContextHandle, stream StreamHandle, fn func(), touches ...HostTouch) Result {
 	once, _ := hostTrampolines()
 	key := addHostFunc(fn)
-	if d.provider == ProviderSoft {
+	if d.provider == ProviderSoft || d.hunter != nil {
 		hostFuncs.Lock()
 		if hostFuncs.touch == nil {
 			hostFuncs.touch = make(map[uintptr][]HostTouch)

@@ -102,7 +102,7 @@ func (h *Hunter) touch(o *Op, acc []Access) {
 		for n < len(acc) && acc[n].Node == acc[0].Node {
 			n++
 		}
-		var by [Free + 1][]Range
+		var by [Hand + 1][]Range
 		for _, a := range acc[:n] {
 			by[a.Kind] = append(by[a.Kind], a.Range)
 		}
@@ -245,7 +245,7 @@ func (h *Hunter) pass(r *region, by ref, in []Range) {
 
 // apply checks one access against one history and returns the history after it.
 func (h *Hunter) apply(r *region, s seg, by ref) seg {
-	if s.write.op != nil && !h.before(s.write, by) && !h.before(by, s.write) {
+	if s.write.op != nil && (s.write.kind != Hand || by.kind != Hand) && !h.before(s.write, by) && !h.before(by, s.write) {
 		h.report(r, s, s.write, by)
 	}
 	if by.kind == Read {
@@ -256,6 +256,10 @@ func (h *Hunter) apply(r *region, s seg, by ref) seg {
 			}
 		}
 		s.reads = append(keep, by)
+		return s
+	}
+	if by.kind == Hand {
+		s.write = by
 		return s
 	}
 	for _, x := range s.reads {

@@ -321,10 +321,13 @@ const (
 	Write
 	Alloc // memory made in stream order
 	Free
+	// Hand is what a producer does that gives memory to others: whoever uses it afterwards has to come
+	// after, but those who read it already, because they got it before, are no concern of it.
+	Hand
 )
 
 func (k Kind) String() string {
-	return [...]string{"read", "write", "allocation", "free"}[k]
+	return [...]string{"read", "write", "allocation", "free", "hand-over"}[k]
 }
 
 // Range is Len bytes at Addr.
@@ -499,6 +502,25 @@ func (h *Hunter) OnRace(f func(*Race)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.found = append(h.found, f)
+}
+
+// Knows says whether an address lies in memory that is there.
+func (h *Hunter) Knows(addr uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.mem.at(addr)
+	return r != nil && !r.gone
+}
+
+// ForgetMemory drops memory that begins at an address, if it has this label.
+func (h *Hunter) ForgetMemory(addr uint64, label string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.mem.at(addr); r != nil && r.base == addr && r.label == label && !r.gone {
+		i := h.mem.index(addr)
+		h.mem.segments -= len(r.segs)
+		h.mem.sorted = slices.Delete(h.mem.sorted, i, i+1)
+	}
 }
 
 // Idle says whether everything submitted has been checked.

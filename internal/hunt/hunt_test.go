@@ -103,6 +103,15 @@ func TestRaces(t *testing.T) {
 			w.do(w.b, Read, all, o)
 			w.Done(p, []Access{{Range: all, Kind: Write}})
 		}, 0},
+		"hand-over":                     {func(w *world) { w.do(w.a, Hand, all); w.do(w.b, Read, all) }, 1},
+		"hand-over with an edge":        {func(w *world) { w.do(w.b, Write, all, w.do(w.a, Hand, all)) }, 0},
+		"hand-over to two who read":     {func(w *world) { w.do(w.b, Read, all, w.do(w.a, Hand, all)); w.do(w.a, Hand, all) }, 0},
+		"hand-over of what was written": {func(w *world) { w.do(w.b, Write, all); w.do(w.a, Hand, all) }, 1},
+		"write after one who reads": {func(w *world) {
+			w.do(w.b, Read, all, w.do(w.a, Hand, all))
+			w.do(w.a, Hand, all)
+			w.do(w.a, Write, all)
+		}, 1},
 		"a word waited for": {func(w *world) {
 			o := w.do(w.a, Write, all)
 			_, l := w.Wait(w.b, Desc{})
