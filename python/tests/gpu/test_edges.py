@@ -53,7 +53,8 @@ def test_none_when_nothing_is_pending(view: StridedMemoryView, stream: Any, othe
 
 def test_counting_counts(view: StridedMemoryView, stream: Any, other: Any, gate: Any) -> None:
     with gate(stream), calls_of("cuEventRecord") as called:
-        StridedMemoryView.from_dlpack(view, other)
+        with suppress(handoff.DriverError):  # the call that is seen fails
+            StridedMemoryView.from_dlpack(view, other)
         assert called()
 
 
