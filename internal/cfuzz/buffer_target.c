@@ -128,6 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		python_consume(&in, o);
 	}
+	python_settle();
 	REQUIRE(o->ob_refcnt == 1);
 	ho_py.Py_DecRef(o);
 	python_done();

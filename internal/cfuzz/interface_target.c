@@ -121,6 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	ho_py.Py_DecRef(on);
 	python_set(python_name("Eats"), "target", ho_newref(HO_NONE));
+	python_settle();
 	REQUIRE(o->ob_refcnt == refs);
 	if (HO_TYPE(d) == (ho_PyTypeObject *)ho_py.PyDict_Type)
 		ho_xdecref(ho_py.PyObject_CallMethodObjArgs(d, ho_py.PyUnicode_InternFromString("clear"), NULL));

@@ -1,6 +1,7 @@
 #include "python.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "tensor.h"
 
@@ -188,9 +189,13 @@ static uint64_t context_of(int dev, ho_gpu_fault *f)
 	return 0;
 }
 
+/* The references are Go's from the call on, also on a fault. Nothing moves. */
 static void copy_gpu(const ho_gpu_copy *c, ho_gpu_fault *f)
 {
-	(void)c;
+	ho_gpu_owner_unref(c->dst_owner);
+	ho_gpu_owner_unref(c->src_owner);
+	if (c->stream % 5 != 4)
+		return;
 	f->kind = HO_FAULT_DRIVER;
 	f->code = 700;
 	f->text = strdup("this driver copies nothing");
@@ -198,10 +203,41 @@ static void copy_gpu(const ho_gpu_copy *c, ho_gpu_fault *f)
 
 static void release_later(uintptr_t owner, uint64_t stream, uint64_t ctx, ho_gpu_fault *f)
 {
-	(void)stream;
 	(void)ctx;
+	if (stream % 5 != 4) {
+		ho_gpu_owner_unref(owner);
+		return;
+	}
+	f->kind = HO_FAULT_DRIVER;
+	f->code = 400;
+	f->text = strdup("no such stream");
+}
+
+static long buffers; /* that are open */
+
+/* Memory that nothing can read. */
+static void buffer_new(int dev, int kind, int64_t size, uint64_t stream, uint64_t ctx, ho_gpu_made *made, ho_gpu_fault *f)
+{
+	(void)stream;
+	if (size > 1 << 20 || dev > 1) {
+		f->kind = HO_FAULT_DRIVER;
+		f->code = 2;
+		f->text = strdup("out of memory");
+		return;
+	}
+	buffers++;
+	made->key = 1;
+	made->handle = 0x700000;
+	made->ctx = ctx;
+	made->device_type = kind == HO_MEMORY_DEVICE ? kDLCUDA : kind == HO_MEMORY_PINNED ? kDLCUDAHost : kDLCUDAManaged;
+	made->device_id = kind == HO_MEMORY_DEVICE ? dev : 0;
+}
+
+static void close_key(uint64_t key, ho_gpu_fault *f)
+{
 	(void)f;
-	ho_gpu_owner_unref(owner);
+	REQUIRE(key == 1 && buffers > 0);
+	buffers--;
 }
 
 /* ---- Start -------------------------------------------------------------- */
@@ -220,6 +256,8 @@ void python_start(void)
 	ho_go_gpu.context = context_of;
 	ho_go_gpu.copy = copy_gpu;
 	ho_go_gpu.release_later = release_later;
+	ho_go_gpu.buffer_new = buffer_new;
+	ho_go_gpu.close = close_key;
 	core = ho_core_module("fuzz");
 	REQUIRE(core != NULL);
 	REQUIRE(PyRun_SimpleString(code) == 0);
@@ -614,9 +652,20 @@ void python_consume(input *in, ho_PyObject *obj)
 	ho_py.Py_DecRef(r);
 }
 
+void python_settle(void)
+{
+	while (ho_release_pending() != 0) {
+		void *saved = ho_py.PyEval_SaveThread();
+		usleep(10);
+		ho_py.PyEval_RestoreThread(saved);
+	}
+}
+
 void python_done(void)
 {
 	static unsigned count;
+
+	python_settle();
 
 	REQUIRE(ho_py.PyErr_Occurred() == NULL);
 	ho_type_cache_clear();
@@ -624,5 +673,5 @@ void python_done(void)
 		ho_xdecref(python_result(python_eval("gc.collect()")));
 	tensor_sweep();
 	REQUIRE(ho_live_exports() == 0);
-	REQUIRE(ho_release_pending() == 0);
+	REQUIRE(buffers == 0);
 }

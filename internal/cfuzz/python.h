@@ -32,6 +32,8 @@ int python_status(int status);
  * what users do. */
 void python_consume(input *in, ho_PyObject *obj);
 
+/* Waits for what was dropped without the GIL: another thread drops it. */
+void python_settle(void);
 /* Ends an input: garbage is collected now and then, the type cache forgets, and
  * everything that was exported has been given back. */
 void python_done(void);

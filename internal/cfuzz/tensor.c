@@ -140,19 +140,21 @@ void tensor_sweep(void)
 
 int tensor_in_arena(const DLTensor *t, int64_t itemsize)
 {
-	__int128 lo = 0, hi = 0, base = (__int128)(uintptr_t)t->data + t->byte_offset;
+	const __int128 far = (__int128)1 << 70; /* further than any arena, and sums of 64 of them fit */
+	__int128 lo = 0, hi = 0, base = (__int128)(uintptr_t)t->data + t->byte_offset, step = 1;
 
-	for (int32_t i = 0; i < t->ndim; i++) {
+	for (int32_t i = 0; i < t->ndim; i++)
 		if (t->shape[i] == 0)
 			return 1;
-		__int128 reach = t->strides != NULL ? (__int128)(t->shape[i] - 1) * t->strides[i] : 0;
+	for (int32_t i = t->ndim; i-- > 0;) {
+		__int128 reach = (__int128)(t->shape[i] - 1) * (t->strides != NULL ? t->strides[i] : step);
+		if (reach > far || reach < -far)
+			return 0;
 		*(reach < 0 ? &lo : &hi) += reach;
-	}
-	if (t->strides == NULL) {
-		hi = 1;
-		for (int32_t i = 0; i < t->ndim; i++)
-			hi = hi > ARENA ? hi : hi * t->shape[i];
-		hi--;
+		if (t->strides == NULL)
+			step *= t->shape[i];
+		if (step > far)
+			return 0;
 	}
 	return base + lo * itemsize >= (__int128)(uintptr_t)tensor_arena &&
 	       base + (hi + 1) * itemsize <= (__int128)(uintptr_t)tensor_arena + sizeof tensor_arena;

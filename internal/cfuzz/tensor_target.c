@@ -205,6 +205,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	python_consume(&in, o);
 	if (in_below(&in, 4) == 0)
 		python_consume(&in, o); /* a capsule is used up now */
+	python_settle();
 	REQUIRE(o->ob_refcnt == refs); /* nobody keeps it */
 	ho_py.Py_DecRef(o);
 	table_end();
