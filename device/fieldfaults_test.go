@@ -260,6 +260,8 @@ func fieldChild(mode string) (code int, known bool) {
 		err = firstCalls[name]()
 	case mode == "managed":
 		err = managedChild()
+	case mode == "owner":
+		err = ownerChild()
 	default:
 		return 0, false
 	}

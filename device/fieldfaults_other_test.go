@@ -1,0 +1,7 @@
+//go:build !linux
+
+package device_test
+
+import "errors"
+
+func ownerChild() error { return errors.ErrUnsupported }
