@@ -1529,7 +1529,7 @@ static void release(uint32_t held, ho_arg *arg)
 void ho_args_done(ho_arg *args, uint32_t n)
 {
 	ho_PyObject *type, *value, *trace;
-	int fetched = 0;
+	int pending = -1; /* whether there is an exception; not asked yet */
 
 	for (uint32_t i = 0; i < n; i++) {
 		ho_arg *arg = &args[i];
@@ -1544,14 +1544,13 @@ void ho_args_done(ho_arg *args, uint32_t n)
 			continue;
 		/* What is released may run any code: a pending exception is kept,
 		 * and what one leaves behind is none of the next one's business. */
-		if (!fetched)
+		if (pending < 0 && (pending = ho_py.PyErr_Occurred() != NULL) != 0)
 			ho_py.PyErr_Fetch(&type, &value, &trace);
-		else if (ho_py.PyErr_Occurred() != NULL)
-			ho_py.PyErr_Clear();
-		fetched = 1;
 		release(held, arg);
+		if (HO_UNLIKELY(ho_py.PyErr_Occurred() != NULL))
+			ho_py.PyErr_Clear();
 	}
-	if (fetched)
+	if (pending > 0)
 		ho_py.PyErr_Restore(type, value, trace);
 }
 
