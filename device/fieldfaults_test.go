@@ -1,6 +1,7 @@
 package device_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -160,6 +161,45 @@ func TestThreads(t *testing.T) {
 		t.Error(err)
 	}
 	require.Less(t, threads.Count()-before, 64, "1,000 goroutines made 10,000 calls")
+}
+
+// TestHangingStream: work that does not end holds up whoever waits for it as
+// long as they want to wait, and nobody else.
+func TestHangingStream(t *testing.T) {
+	d := faulty(t)
+	s, q := newStream(t, d), newStream(t, d)
+	b, c := allocate(t, d, 64, s), allocate(t, d, 64, q)
+	release, err := soft.HangStream(s.Handle())
+	require.NoError(t, err)
+	defer release()
+	require.NoError(t, b.Fill8(1, s))
+	require.NoError(t, c.Fill8(2, q))
+	require.Equal(t, byte(2), read(t, c, q)[0], "another stream goes on")
+	e, err := s.Record(nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, e.Close()) }()
+	ran := make(chan struct{})
+	require.NoError(t, device.Defer(s.View(), func(error) { close(ran) }))
+	for name, wait := range map[string]func(ctx context.Context) error{
+		"stream": s.Synchronize, "event": e.Synchronize, "device": d.Synchronize, "flush": device.Flush,
+		"copy": func(ctx context.Context) error { return b.CopyToHost(ctx, make([]byte, 64), s) },
+	} {
+		ctx, cancel := context.WithTimeout(background, 30*time.Millisecond)
+		start := time.Now()
+		require.ErrorIs(t, wait(ctx), context.DeadlineExceeded, name)
+		require.Less(t, time.Since(start), 10*time.Second, name)
+		cancel()
+	}
+	require.False(t, isDone(t, s))
+	select {
+	case <-ran:
+		t.Fatal("it ran before the work was done")
+	default:
+	}
+	release()
+	<-ran
+	require.NoError(t, s.Synchronize(soon(t)))
+	require.Equal(t, byte(1), read(t, b, s)[63])
 }
 
 // firstCalls are entry points by which a program may begin.

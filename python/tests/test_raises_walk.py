@@ -103,6 +103,8 @@ def test_B254_a_callback_raises(name: str) -> None:
 
 def test_the_walk_was_one() -> None:
     """After the others."""
+    if not walked["operations"]:
+        pytest.skip("the walk was not selected")
     print(f"callback walk: {walked['operations']} operations, {walked['raised']} callbacks raised")
     assert walked["operations"] == len(OPERATIONS)
     assert walked["raised"] > 5 * 100

@@ -184,5 +184,7 @@ def test_a_callback_raises(m: ModuleType, name: str) -> None:
 
 def test_the_walk_was_one() -> None:
     """After the others."""
+    if not h.walked["raised"]:
+        pytest.skip("the walk was not selected")
     print(f"callback walk: {len(OPERATIONS)} operations, {h.walked['raised']} callbacks raised")
     assert h.walked["raised"] > 200
