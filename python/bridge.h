@@ -131,6 +131,12 @@ int ho_consume_on(ho_PyObject *obj, unsigned want, uint64_t stream, ho_arg *out)
  * given up meanwhile. 0, or -1 with an exception set. */
 int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_stream_value *io);
 
+/* The way back: the streams that the producers of these arguments work on, as
+ * far as they are known, wait for what is queued now on the stream that
+ * ho_args_on_stream completed, by one event each at most. GIL held; it is given
+ * up meanwhile. 0, or -1 with an exception set. */
+int ho_args_back(ho_PyObject *stream, const ho_arg *args, uint32_t n, const ho_stream_value *on);
+
 /* ---- Producing ---------------------------------------------------------- */
 
 /* A new handoff.StridedMemoryView, or handoff.Array (memory made by Go).

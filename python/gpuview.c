@@ -465,6 +465,26 @@ int ho_args_on_stream(ho_PyObject *stream, const ho_arg *args, uint32_t n, ho_st
 	return ho_stream_device_id(op, &on, &io->device);
 }
 
+int ho_args_back(ho_PyObject *stream, const ho_arg *args, uint32_t n, const ho_stream_value *on)
+{
+	ho_stream_ref from = { on->handle, on->ctx, stream };
+
+	for (uint32_t i = 0; i < n; i++) {
+		const ho_arg *a = &args[i];
+		ho_stream_ref to = { (uint64_t)(uintptr_t)a->stream, 0, NULL };
+		int again = 0;
+		if (!is_cuda(a->device.device_type) || !(a->flags & HO_ARG_PRODUCER) || ho_count(a->ndim, a->shape) == 0)
+			continue;
+		for (uint32_t j = 0; j < i && !again; j++)
+			again = args[j].flags & HO_ARG_PRODUCER && args[j].stream == a->stream &&
+			        args[j].device.device_type == a->device.device_type &&
+			        args[j].device.device_id == a->device.device_id && ho_count(args[j].ndim, args[j].shape) != 0;
+		if (!again && order_after("stream", a->device.device_id, &from, &to) != 0)
+			return -1;
+	}
+	return 0;
+}
+
 /* ---- Export ------------------------------------------------------------- */
 
 int ho_view_order_for(ho_view *v, uint64_t consumer)

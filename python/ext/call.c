@@ -683,15 +683,44 @@ static inline __attribute__((always_inline)) ho_PyObject *cross(const ho_ext_fun
 	return finish(f);
 }
 
+/* The producers' streams wait for what the function has queued, also when it
+ * failed half-way. An exception of the function goes before one of this. */
+static ho_PyObject *way_back(parser *ps, ho_PyObject *const *given, ho_PyObject *result)
+{
+	const ho_ext_function *fn = ps->fn;
+	ho_PyObject *type = NULL, *value = NULL, *trace = NULL;
+
+	if (ps->stream.handle == 0)
+		return result;
+	if (result == NULL)
+		ho_py.PyErr_Fetch(&type, &value, &trace);
+	int bad = ho_args_back(given[fn->stream - 1], ps->frame->arrays, ps->frame->narrays, &ps->stream);
+	if (type != NULL) {
+		ho_py.PyErr_Clear();
+		ho_py.PyErr_Restore(type, value, trace);
+		return NULL;
+	}
+	if (bad && result != NULL) {
+		ho_py.Py_DecRef(result);
+		return NULL;
+	}
+	return result;
+}
+
 static ho_PyObject *parse_and_cross(const ho_ext_function *fn, ho_ext_frame *f, ho_PyObject *const *given,
 	ho_PyObject *const *rest, ho_ssize nrest)
 {
 	parser ps = { fn, f, fn->nparams, { 0 } };
 	ho_PyObject *result = NULL;
+	int crossed = 0;
 	f->narrays = 0;
 	if ((fn->stream == 0 || read_stream(&ps, given) == 0) && parse_all(&ps, given, rest, nrest) == 0 &&
-		(fn->stream == 0 || order_arrays(&ps, given) == 0))
+		(fn->stream == 0 || order_arrays(&ps, given) == 0)) {
+		crossed = 1;
 		result = cross(fn, f);
+	}
+	if (crossed && (fn->flags & HO_EXT_BACK))
+		result = way_back(&ps, given, result);
 	if (f->narrays)
 		ho_args_done(f->arrays, f->narrays);
 	if (f->spilled)

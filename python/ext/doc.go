@@ -47,7 +47,8 @@
 //     GPU is ordered on it, by one event at most: work that the function
 //     queues there comes after the producer's. GPU arrays without a stream
 //     are refused (R126). The way back is the caller's: who passes a stream
-//     keeps the arrays, and orders later work after the stream.
+//     keeps the arrays, and orders later work after the stream; or the
+//     function's, see [Module.WayBack].
 //   - [Object]: anything, as it is.
 //   - "*name" in the signature: a slice of the remaining arguments.
 //   - [context.Context] in front, which Python does not see: it is cancelled

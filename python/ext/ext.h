@@ -143,7 +143,10 @@ enum {
 	HO_EXT_SEQUENCE = 64, /* a list or tuple of values of this kind */
 };
 
-enum { HO_EXT_QUICK = 1 /* keep the GIL during the Go function */ };
+enum {
+	HO_EXT_QUICK = 1, /* keep the GIL during the Go function */
+	HO_EXT_BACK = 2,  /* the producers' streams wait for the call's stream afterwards */
+};
 
 enum { HO_EXT_MAX_FUNCS = 1024, HO_EXT_MAX_PARAMS = 64, HO_EXT_FEW_VIEWS = 4 };
 

@@ -106,6 +106,9 @@ func (b *builder) function(fn *function) {
 	if fn.quick {
 		flags |= C.HO_EXT_QUICK
 	}
+	if fn.back {
+		flags |= C.HO_EXT_BACK
+	}
 	fn.number = register(fn)
 	b.check(C.ho_ext_add_func(b.m, b.str(fn.sig.name), b.str(fn.docstring()), C.uint32_t(fn.number), flags, C.uint32_t(len(fn.params))))
 	for i := range fn.params {

@@ -19,7 +19,7 @@ struct ho_ext_function {
 	const char *name;
 	const char *doc;
 	uint32_t number; /* Go's number of the function */
-	uint32_t flags;  /* HO_EXT_QUICK */
+	uint32_t flags;  /* HO_EXT_QUICK, HO_EXT_BACK */
 	uint32_t nparams;
 	uint32_t npos;      /* parameters that positional arguments can fill */
 	uint32_t nrequired; /* of these, how many have no default */

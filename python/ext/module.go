@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,29 @@ func (m *Module) Func(signature string, fn any, doc string) *Module {
 // fn must not wait for anything that needs Python.
 func (m *Module) Quick(signature string, fn any, doc string) *Module {
 	return m.add(signature, fn, doc, true)
+}
+
+// WayBack makes the order of GPU arrays go both ways for the functions with these
+// names, which have to be added before and have a stream: after a call, the
+// streams that the producers of its arrays work on wait for what the function has
+// queued on its stream, by one event each at most. So the caller may go on using the arrays
+// in its own library without a word about streams. It works where the producer
+// tells its stream: by an exchange table (PyTorch), the CUDA Array Interface,
+// CuPy's arrays, and views of this package; of __dlpack__ alone it is not learned.
+func (m *Module) WayBack(names ...string) *Module {
+	for _, name := range names {
+		i := slices.IndexFunc(m.funcs, func(fn *function) bool { return fn.sig.name == name })
+		if i < 0 {
+			m.errs = append(m.errs, fmt.Errorf("%s: the way back is wanted for a function that was not added", name))
+			continue
+		}
+		fn := m.funcs[i]
+		if !slices.ContainsFunc(fn.params, func(p param) bool { return p.kind == tagStream }) {
+			m.errs = append(m.errs, fmt.Errorf("%s: there is no way back without a stream", name))
+		}
+		fn.back = true
+	}
+	return m
 }
 
 func (m *Module) add(signature string, f any, doc string, quick bool) *Module {

@@ -79,6 +79,8 @@ func TestCheckErrors(t *testing.T) {
 	require.ErrorContains(t, ext.New("a-b", "D.").Check(), "no name")
 	require.ErrorContains(t, ext.New("m", " ").Check(), "no documentation")
 	require.ErrorContains(t, ext.New("m", "D.").Quick("f()", func(context.Context) {}, "D.").Check(), "quick function cannot take a context")
+	require.ErrorContains(t, ext.New("m", "D.").WayBack("f").Check(), "was not added")
+	require.ErrorContains(t, ext.New("m", "D.").Func("f()", f, "D.").WayBack("f").Check(), "without a stream")
 	// All mistakes are told at once.
 	err := ext.New("m", "D.").Func("a(", f, "D.").Func("b(", f, "D.").Check()
 	require.ErrorContains(t, err, "a(")

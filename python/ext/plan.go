@@ -326,6 +326,7 @@ type function struct {
 	sig    signature
 	doc    string
 	quick  bool
+	back   bool // see Module.WayBack
 	number uint32
 
 	fn         reflect.Value

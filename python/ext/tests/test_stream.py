@@ -70,6 +70,59 @@ b.sync()
     )
 
 
+def test_the_way_back(run: Any) -> None:
+    run(
+        PROLOGUE
+        + """
+c = device.create_stream()
+class Interface:
+    @property
+    def __cuda_array_interface__(self):
+        return view().__cuda_array_interface__ | {"stream": c.handle}
+class Producer:
+    def __dlpack__(self, **kw):
+        return view().__dlpack__(**kw)
+    def __dlpack_device__(self):
+        return (2, 0)
+def failing(*args, **kw):
+    try:
+        testmod.there_and_back(*args, fail=True, **kw)
+    except handoff.GoError as e:
+        assert "half-way" in str(e), e
+    else:
+        raise SystemExit("it does not fail")
+for call in (testmod.there_and_back, failing):
+    for s in (a, b, c):
+        s.sync()
+    key = _core._gate(b)
+    call(view(), view(), Interface(), stream=b)
+    assert not a.is_done and not c.is_done, "both producers wait for what is queued on b"
+    _core._gate_open(key)
+    for s in (a, b, c):
+        s.sync()
+    # Nothing to wait for on the producer's own stream, without a known producer, on the host, and without a stream.
+    key = _core._gate(b)
+    call(Producer(), handoff.Array.zeros(3), stream=b)
+    assert a.is_done
+    _core._gate_open(key)
+    b.sync()
+    key = _core._gate(a)
+    call(view(), stream=a)
+    assert b.is_done and c.is_done
+    _core._gate_open(key)
+    a.sync()
+    call(handoff.Array.zeros(3))
+# Without the way back nothing waits.
+key = _core._gate(b)
+testmod.on_stream(view(), stream=b)
+assert a.is_done
+_core._gate_open(key)
+b.sync()
+""",
+        HANDOFF_DRIVER="soft",
+    )
+
+
 def test_the_stream_must_be_said(run: Any) -> None:
     run(
         PROLOGUE

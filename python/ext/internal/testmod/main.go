@@ -59,6 +59,13 @@ var module = ext.New("testmod", "Functions for the tests of python/ext.").
 	Func("on_stream(x, *more, stream=None)", func(x view, more []view, s stream.StreamView) (uint64, int, string) {
 		return uint64(s.Handle()), int(s.Device()), x.Device().String()
 	}, "Handle and device of the stream that the arrays are ordered on, and the device of x.").
+	Func("there_and_back(x, *more, stream=None, fail=False)", func(_ view, _ []view, _ stream.StreamView, fail bool) error {
+		if fail {
+			return errors.New("half-way")
+		}
+		return nil
+	}, "Queues nothing itself; the arrays' streams wait for the stream in the end.").
+	WayBack("there_and_back").
 	// Signatures.
 	Func("sig(a, b=2, /, c=3.5, *, d, e='x\\n', f=None, g=True)", func(a, b int, c float64, d int, e string, f *int, g bool) string {
 		if f == nil {
