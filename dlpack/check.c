@@ -157,8 +157,8 @@ int ho_row_major(int32_t ndim, const int64_t *shape, int64_t *strides)
 }
 
 /* 1 for tensors of the everyday kind that pass: numbers of 1, 2, 4 or 8 bytes
- * on the CPU, up to 8 axes, extents and strides so small that nothing below
- * can overflow. 0 says nothing. */
+ * in memory of the CPU or a CUDA device, up to 8 axes, extents and strides so
+ * small that nothing below can overflow. 0 says nothing. */
 static inline int plain(const DLTensor *t, uint64_t flags)
 {
 	enum { SMALL = 1 << 28 };
@@ -166,9 +166,12 @@ static inline int plain(const DLTensor *t, uint64_t flags)
 	const unsigned size = d.bits / 8;
 	const int32_t ndim = t->ndim;
 
-	if (flags & ~HO_KNOWN_FLAGS || t->device.device_type != kDLCPU || d.lanes != 1 || d.code > kDLFloat ||
+	_Static_assert(kDLCPU == 1 && kDLCUDA == 2 && kDLCUDAHost == 3, "one range");
+	if (flags & ~HO_KNOWN_FLAGS || (uint32_t)t->device.device_type - kDLCPU > kDLCUDAHost - kDLCPU || d.lanes != 1 ||
 	    d.bits % 8 != 0 || size > 8 || (size & (size - 1)) != 0 || size == 0 || (d.code == kDLFloat && size == 1) ||
 	    ndim < 0 || ndim > 8 || t->data == NULL || (ndim > 0 && t->shape == NULL))
+		return 0;
+	if (d.code > kDLFloat && (d.code != kDLBfloat || size != 2) && (d.code != kDLBool || size != 1))
 		return 0;
 	const int64_t *shape = t->shape, *strides = ndim == 0 ? NULL : t->strides;
 	int64_t count = 1, before = 0, after = 0;

@@ -233,7 +233,7 @@ func TestReleaseDuringUse(t *testing.T) {
 }
 
 func TestShortCutAgrees(t *testing.T) {
-	// What the short cut lets pass, the whole validation does too.
+	// What a short cut lets pass, the whole validation does too.
 	r := rand.New(rand.NewPCG(5, 6))
 	passed := 0
 	for range 200_000 {
@@ -258,11 +258,15 @@ func TestShortCutAgrees(t *testing.T) {
 		}
 		p := dlpacktest.New(spec)
 		tensor := &cptr.To[cManagedVersioned](p).tensor
+		pr := tensor.problem(0)
 		if tensor.plain() {
 			passed++
-			if pr := tensor.problem(0); pr.kind != kindOK {
+			if pr.kind != kindOK {
 				t.Fatalf("%+v: %s", spec, pr.detail())
 			}
+		}
+		if k, rule := cCheckManaged(p, true); k != pr.kind || k != kindOK && rule != pr.rule {
+			t.Fatalf("%+v: Go says %d R%03d, C with its short cut %d R%03d", spec, pr.kind, pr.rule, k, rule)
 		}
 		dlpacktest.Release(p, true)
 	}
