@@ -154,3 +154,14 @@ func TestPackingAgainTogether(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestOddTables makes room for parameters in any order, and for none that no
+// kernel has.
+func TestOddTables(t *testing.T) {
+	odd := []ParamInfo{{100, 8}, {0, 4}}
+	require.NoError(t, checkTable("k", odd))
+	require.Equal(t, 108, newParamTable(odd).size)
+	for _, p := range []ParamInfo{{1 << 40, 8}, {0, 1 << 40}, {math.MaxUint, 8}} {
+		require.ErrorIs(t, checkTable("k", []ParamInfo{{0, 4}, p}), ErrImage)
+	}
+}

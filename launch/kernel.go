@@ -224,7 +224,7 @@ func newParamTable(params []ParamInfo) *paramTable {
 	t := &paramTable{params: params, last: make([]lastType, len(params))}
 	for i, p := range params {
 		t.last[i].offset, t.last[i].size = uint32(p.Offset), uint32(p.Size)
-		t.size = int(p.Offset + p.Size)
+		t.size = max(t.size, int(p.Offset+p.Size))
 	}
 	return t
 }
@@ -245,6 +245,9 @@ func (k *kernelInfo) findTable() (*paramTable, error) {
 				params, err = p, nil
 			}
 		}
+		if err == nil {
+			err = checkTable(k.name, params)
+		}
 		if err != nil {
 			k.paramsErr = err
 			return
@@ -252,6 +255,16 @@ func (k *kernelInfo) findTable() (*paramTable, error) {
 		k.params.Store(newParamTable(params))
 	})
 	return k.params.Load(), k.paramsErr
+}
+
+// checkTable refuses a table that no kernel has: blocks have room for any other.
+func checkTable(kernel string, params []ParamInfo) error {
+	for i, p := range params {
+		if p.Offset > maxParams || p.Size > maxParams {
+			return fmt.Errorf("launch: parameters of kernel %s: %d bytes at %d for parameter %d: %w", kernel, p.Size, p.Offset, i, ErrImage)
+		}
+	}
+	return nil
 }
 
 // readTable asks the driver.
