@@ -221,7 +221,6 @@ func (h *Hunter) pass(r *region, by ref, in []Range) {
 			}
 			if at < s.lo {
 				add(h.apply(r, seg{lo: at, hi: s.lo}, by))
-				at = s.lo
 			}
 			if s.hi > end {
 				in := s

@@ -23,10 +23,10 @@ def has_driver() -> bool:
 
 
 @pytest.mark.skipif(has_driver(), reason="gpu/ runs on the driver of this process")
-def test_on_the_software_device() -> None:
+def test_on_the_software_device(tmp_path: Path) -> None:
     p = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-m", "pytest", "-x", "-p", "no:cacheprovider", str(GPU)],
-        env=os.environ | {"HANDOFF_DRIVER": "soft"},
+        env=os.environ | {"HANDOFF_DRIVER": "soft", "HANDOFF_SOFT_CHECK": str(tmp_path / "races.json")},
         capture_output=True,
         text=True,
         timeout=300,

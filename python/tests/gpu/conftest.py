@@ -7,9 +7,12 @@ Elsewhere they are skipped; ../test_gpu.py runs them on the software device. Tho
 from __future__ import annotations
 
 import gc
+import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +26,30 @@ try:
 except handoff.NoDriverError as e:
     DEVICES = ()
     REASON = str(e)
+
+
+# Where the software device appends what it finds of missing synchronization, see ../test_gpu.py.
+RACES = Path(os.environ.get("HANDOFF_SOFT_CHECK", ""))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "racy: leaves synchronization out on purpose")
+
+
+@pytest.fixture(autouse=True)
+def no_missing_synchronization(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test hunts for missing synchronization, on the software device."""
+    if not RACES.is_absolute():
+        yield
+        return
+    before = RACES.stat().st_size if RACES.exists() else 0
+    yield
+    if request.node.get_closest_marker("racy") or not RACES.exists():
+        return
+    with RACES.open() as f:
+        f.seek(before)
+        found = [json.loads(line)["text"] for line in f]
+    assert not found, "\n".join(found)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -399,6 +399,7 @@ def test_own_memory_holds_a_closed_stream(device: Device, of: Any, use: str) -> 
     assert s.device_id == 0  # asked: from now on its place is known
     buffers = [device.allocate(4096, stream=s) for _ in range(3)]
     other = device.create_stream()
+    made.sync()  # the memory is there for other, too
     s.close()
     made.close()
     assert s.is_closed
