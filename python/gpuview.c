@@ -804,6 +804,13 @@ ho_owner *ho_view_to_device(ho_view *v, DLDevice to, ho_PyObject *stream, DLTens
 			consumer = known ? before : on;
 		if (order_after(op, dev, &on, &consumer) != 0)
 			goto done;
+		/* The source stays ordered where it was: what is queued there later comes
+		 * after the copy, and is not lost to whoever takes the view next. */
+		if (known) {
+			if (order_after(op, dev, &on, &before) != 0)
+				goto done;
+			ho_view_pending(v, before.handle, before.ctx);
+		}
 	}
 	o = dst->owner;
 	ho_owner_ref(o);

@@ -349,6 +349,24 @@ def test_R145_R146_to_the_host(device: Device, stream: Any) -> None:
         handoff.from_dlpack(b, device=(2, 77))  # type: ignore[arg-type]
 
 
+def test_R153_a_copy_leaves_the_source_where_it_was(device: Device, stream: Any, other: Any, gate: Any) -> None:
+    b = device.allocate(SIZE, stream=stream)
+    b.fill(0, stream=stream)
+    v = StridedMemoryView.from_buffer(b, (SIZE,), dtype="uint8")
+    v.__dlpack__(stream=other.handle, max_version=(1, 0), copy=True)
+    assert v.stream is not None and v.stream.handle == stream.handle
+    stream.sync()
+    other.sync()
+    with gate(stream):
+        b.fill(9, stream=stream)
+        copy = v.__dlpack__(stream=other.handle, max_version=(1, 0), copy=True)
+        assert not other.is_done  # the copy comes after the write
+        shared = v.__dlpack__(stream=other.handle, max_version=(1, 0))
+        assert not other.is_done  # and so does what is handed out later
+    assert read(StridedMemoryView.from_dlpack(copy, other), other) == [9] * SIZE  # type: ignore[arg-type]
+    del shared
+
+
 @pytest.mark.parametrize("kind", ["device", "pinned", "managed"])
 @pytest.mark.parametrize("on", ["other", "none", "unsaid"])
 def test_R150_copy_on_the_device(kind: Any, on: str, device: Device, stream: Any, other: Any, gate: Any) -> None:
