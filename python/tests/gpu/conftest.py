@@ -123,6 +123,12 @@ def nothing_held_back() -> Iterator[None]:
     if DEVICES:
         gc.collect()
         _core._flush()
+        # A deleter that needs the GIL may be on its way, on another thread. It must not come in
+        # the next test: freeing pinned memory waits for the device, and so for a closed gate.
         end = time.monotonic() + 10
-        while _core._stats()["live_exports"] > before and time.monotonic() < end:
-            time.sleep(0.001)  # a deleter that needs the GIL is on its way, on another thread
+        while time.monotonic() < end:
+            now = _core._stats()
+            if now["live_exports"] <= before and now["pending_releases"] == 0:
+                break
+            time.sleep(0.001)
+        _core._flush()
