@@ -354,7 +354,8 @@ def test_R153_a_copy_leaves_the_source_where_it_was(device: Device, stream: Any,
     b.fill(0, stream=stream)
     v = StridedMemoryView.from_buffer(b, (SIZE,), dtype="uint8")
     v.__dlpack__(stream=other.handle, max_version=(1, 0), copy=True)
-    assert v.stream is not None and v.stream.handle == stream.handle
+    assert v.stream is not None
+    assert v.stream.handle == stream.handle
     stream.sync()
     other.sync()
     with gate(stream):
