@@ -30,7 +30,9 @@ type PoolOptions struct {
 	// ReleaseThreshold is how much unused memory the pool keeps when somebody
 	// synchronizes. Zero means all of it, as in most libraries.
 	ReleaseThreshold uint64
-	// Shareable makes [DevicePool.FD] possible.
+	// Shareable makes [DevicePool.FD] and [DevicePool.Share] possible: other
+	// processes use the pool's buffers. Where that cannot be, as on the software
+	// device, creating the pool gives [ErrNotSupported].
 	Shareable bool
 }
 
@@ -109,6 +111,11 @@ func (d *Device) newPool(op string, loc driver.MemLocation, info MemoryInfo, opt
 	drv, dev := d.d, d.ordinal
 	p.own = newOwner(&stats.pools, "device.DevicePool", func() error { return check("destroy pool", dev, drv.MemPoolDestroy(h)) })
 	p.cleanup = guard(p, p.own)
+	if o.Shareable {
+		if err := p.expose(); err != nil {
+			return nil, join(err, p.Close())
+		}
+	}
 	return p, nil
 }
 

@@ -2,6 +2,8 @@ package device
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"sync"
 
 	"github.com/go-handoff/handoff/device/driver"
@@ -34,6 +36,19 @@ func (p *DevicePool) FD() (int, error) {
 	}
 	closeOnExec(fd)
 	return fd, nil
+}
+
+// expose makes a descriptor of a new pool and closes it: the driver describes
+// memory of a pool that was shared before, and refuses that of another one.
+func (p *DevicePool) expose() error {
+	fd, err := p.FD()
+	if err != nil {
+		return err
+	}
+	if err := os.NewFile(uintptr(fd), "pool").Close(); err != nil {
+		return fmt.Errorf("device: file descriptor of pool: %w", err)
+	}
+	return nil
 }
 
 // Share describes a buffer of p, which must be shareable, for another process.
