@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/go-handoff/handoff/conformance/rules"
 )
@@ -42,8 +43,10 @@ type junitMessage struct {
 }
 
 // WriteJUnit writes the report as JUnit XML: a suite per target, a test case
-// per rule. A MUST that is broken and a crash are failures; weaker rules that
-// are not kept, and rules that were not decided, count as skipped and say why.
+// per rule, and a suite for the matrix, a test case per pair. A MUST that is
+// broken, a crash and an exchange that went wrong are failures; weaker rules
+// that are not kept, and rules that were not decided, count as skipped and say
+// why.
 func (r *Report) WriteJUnit(w io.Writer) error {
 	all := junitSuites{Name: "handoff conform", Time: fmt.Sprintf("%.3f", r.Seconds)}
 	for _, t := range r.Targets {
@@ -74,6 +77,12 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		all.Failures += s.Failures + s.Errors
 		all.Suites = append(all.Suites, s)
 	}
+	if len(r.Pairs) > 0 {
+		s := r.junitMatrix()
+		all.Tests += s.Tests
+		all.Failures += s.Failures
+		all.Suites = append(all.Suites, s)
+	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}
@@ -84,4 +93,37 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, "\n")
 	return err
+}
+
+// junitMatrix is the suite of the pairs.
+func (r *Report) junitMatrix() junitSuite {
+	s := junitSuite{Name: "matrix", Time: "0.000", Tests: len(r.Pairs)}
+	for _, p := range r.Pairs {
+		c := junitCase{Name: p.Producer + " to " + p.Consumer, Class: "matrix"}
+		var text strings.Builder
+		tried := 0
+		for _, x := range p.Cells {
+			if x.Status != "missing" {
+				tried++
+			}
+			if !badCell(x.Status) {
+				continue
+			}
+			fmt.Fprintf(&text, "%s %s: %s: %s", x.Protocol, x.Case, x.Status, x.What)
+			if x.Blame != "" {
+				fmt.Fprintf(&text, " (%s)", x.Blame)
+			}
+			text.WriteByte('\n')
+		}
+		switch {
+		case text.Len() > 0:
+			c.Failure = &junitMessage{Message: firstLine(text.String()), Text: text.String()}
+			s.Failures++
+		case tried == 0:
+			c.Skipped = &junitMessage{Message: "there is nothing that both sides have"}
+			s.Skipped++
+		}
+		s.Cases = append(s.Cases, c)
+	}
+	return s
 }

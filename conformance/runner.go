@@ -44,7 +44,7 @@ type Options struct {
 	// to stand that.
 	NoPreload bool
 	// Silence is how long a child may say nothing before it counts as hung,
-	// 30 s if 0.
+	// 30 s if 0; five times as long if it is at work all the time.
 	Silence time.Duration
 	// Progress, if not nil, is called when a part of the work is done, from
 	// one goroutine at a time.
@@ -471,12 +471,23 @@ func (r *runner) pair(s *server, p *Pair) {
 		open.Status, open.What = "crashed", e.String()
 		p.Cells = append(p.Cells, *open)
 	}
+	tried := 0
 	for i := range p.Cells {
-		if c := &p.Cells[i]; (c.Status == "crashed" || c.Status == "wrong") && c.Protocol != "import" {
+		if c := &p.Cells[i]; tried < mostBlamed && (c.Status == "crashed" || c.Status == "wrong") && c.Protocol != "import" && c.Blame == "" {
+			tried++
 			r.blame(s, p, c, i)
 		}
 	}
 	r.step(1, p.Producer+" > "+p.Consumer)
+}
+
+// mostBlamed is for how many failed exchanges of a pair the sides are tried: a
+// pair that fails at everything would take three processes for each.
+const mostBlamed = 6
+
+// onDevice reports whether the arrays of a target are in the memory of a GPU.
+func onDevice(target string) bool {
+	return strings.HasSuffix(target, "@cuda") || target == "cupy" || target == "numba"
 }
 
 // blame tries each side of a failed exchange with the reference, which keeps the
@@ -493,6 +504,9 @@ func (r *runner) blame(s *server, p *Pair, c *Cell, i int) {
 	}
 	producer, ok1 := fails(p.Producer, "reference")
 	consumer, ok2 := fails("reference", p.Consumer)
+	// The reference has no memory of a GPU: who takes such memory, has none of
+	// its own and fails, was not to take it (R035).
+	consumer = consumer || onDevice(p.Producer) && !onDevice(p.Consumer)
 	switch {
 	case producer && consumer:
 		c.Blame = "both"

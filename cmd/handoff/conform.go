@@ -38,6 +38,7 @@ type conformFlags struct {
 	list, matrix, noMatrix, allowKnown  bool
 	workers                             int
 	silence                             time.Duration
+	noPreload                           bool
 }
 
 // errBroken means that a library does not do what it must. The table has said
@@ -62,13 +63,16 @@ targets are also tried with each other, which gives the matrix.
 
 With HANDOFF_DRIVER=soft, handoff@cuda is on the software device.
 
-Every check runs in a child process: a crash is a result. The interpreter is
-that of --python, else of the active environment, else of .venv, else python3.
+Every check runs in a child process: a crash is a result. Children are forked
+from a process that has imported the library, where it stands that. The
+interpreter is that of --python, else of the active environment, else of .venv,
+else python3.
 
 Exit status:
   0  no MUST is broken; with --baseline: nothing is worse than there
-  1  a MUST is broken, or the process of a check crashed or hung;
-     with --baseline: something is worse than there
+  1  a MUST is broken, the process of a check or of an exchange crashed or
+     hung, or an exchange gave other elements; with --baseline: something is
+     worse than there
   2  the command line makes no sense
   3  the checks could not be run: no Python, no C compiler, a target missing`,
 		Example: `  handoff conform numpy handoff
@@ -94,6 +98,7 @@ Exit status:
 	fl.BoolVar(&f.noMatrix, "no-matrix", false, "do not try the targets with each other")
 	fl.BoolVar(&f.allowKnown, "allow-known", false, "do not fail on deviations that are known and documented")
 	fl.IntVar(&f.workers, "workers", 2, "child processes at a time")
+	fl.BoolVar(&f.noPreload, "no-preload", false, "import libraries in every child, not once before it is forked")
 	fl.DurationVar(&f.silence, "silence", 0, "a child that says nothing for so long is hung (30s)")
 	return cmd
 }
@@ -151,7 +156,7 @@ func conform(cmd *cobra.Command, targets []string, f *conformFlags) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 	defer stop()
 	o := conformance.Options{
-		Python: python, Rules: f.rules, Workers: f.workers, Silence: f.silence, NoRules: f.matrix,
+		Python: python, Rules: f.rules, Workers: f.workers, Silence: f.silence, NoPreload: f.noPreload, NoRules: f.matrix,
 		Matrix: len(names) > 1 && !f.noMatrix && f.rules == nil || f.matrix,
 	}
 	if slices.Contains(targets, "all") {
@@ -193,6 +198,11 @@ func verdict(r *conformance.Report, allowKnown bool) error {
 			if (res.Strength() == rules.Must || res.Status == conformance.Crashed) && (res.Known == "" || !allowKnown) {
 				return errBroken
 			}
+		}
+	}
+	for _, p := range r.Pairs {
+		if n := p.Counts(); n["crashed"]+n["wrong"]+n["error"] > 0 {
+			return errBroken
 		}
 	}
 	return nil

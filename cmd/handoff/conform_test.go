@@ -28,9 +28,24 @@ func venv(t *testing.T) string {
 // TestConformHandoff: our own package breaks no MUST, and no SHOULD without a
 // written reason.
 func TestConformHandoff(t *testing.T) {
+	// With the software device standing in for a GPU, unless there is one.
+	if os.Getenv("HANDOFF_DRIVER") == "" {
+		t.Setenv("HANDOFF_DRIVER", "soft")
+	}
+	for _, target := range []string{"handoff", "handoff@cuda"} {
+		t.Run(target, func(t *testing.T) { conformClean(t, target) })
+	}
+	t.Run("with each other", func(t *testing.T) {
+		status, out, errs := handoff("conform", "handoff", "handoff@cuda", "--python", venv(t), "--matrix-only")
+		require.Zero(t, status, out+errs)
+	})
+}
+
+func conformClean(t *testing.T, target string) {
+	t.Helper()
 	python := venv(t)
 	file := filepath.Join(t.TempDir(), "r.json")
-	status, out, errs := handoff("conform", "handoff", "--python", python, "--json", file)
+	status, out, errs := handoff("conform", target, "--python", python, "--json", file)
 	require.Zero(t, status, out+errs)
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -131,9 +131,10 @@ type Deviation struct {
 // changed.
 func Known() []Deviation { return known }
 
-// KnownFor returns the known deviation of a target of the suite from a rule, or
-// nil. Versions in the text are for the reader: they are not compared.
+// KnownFor returns the known deviation of a target of the suite, such as "torch"
+// or "torch@cuda", from a rule, or nil. Versions in the text are for the reader: they are not compared.
 func KnownFor(target, rule string) *Deviation {
+	target, _, _ = strings.Cut(target, "@")
 	prefix, ok := libraries[target]
 	if !ok {
 		return nil

@@ -1,7 +1,7 @@
 // Command deviations turns reports of `handoff conform --json` into the data of
 // what libraries were found to do, and that data into the page for readers.
 //
-//	go run ./conformance/internal/deviations record report.json conformance/results/cpu.json
+//	go run ./conformance/internal/deviations record report.json conformance/results/gpu.json "an NVIDIA H200"
 //	go run ./conformance/internal/deviations page conformance/results docs/deviations.md
 package main
 
@@ -25,6 +25,7 @@ type found struct {
 	Platform  string      `json:"platform"`
 	Python    string      `json:"python"`
 	Date      string      `json:"date"`
+	Where     string      `json:"where,omitempty"` // the device, where it matters
 	Libraries []library   `json:"libraries"`
 	Matrix    []exchanged `json:"matrix,omitempty"`
 }
@@ -52,18 +53,31 @@ type exchanged struct {
 	Producer string         `json:"producer"`
 	Consumer string         `json:"consumer"`
 	Counts   map[string]int `json:"counts"`
+	// Failed are the exchanges that crashed or went wrong.
+	Failed []failure `json:"failed,omitempty"`
+}
+
+type failure struct {
+	Case   string `json:"case"`
+	Status string `json:"status"`
+	What   string `json:"what"`
+	Blame  string `json:"blame,omitempty"`
 }
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 4 {
-		log.Fatal("usage: deviations record REPORT FILE | deviations page FOLDER FILE")
+	if len(os.Args) < 4 || len(os.Args) > 5 {
+		log.Fatal("usage: deviations record REPORT FILE [DEVICE] | deviations page FOLDER FILE")
 	}
 	var out []byte
 	var err error
 	switch os.Args[1] {
 	case "record":
-		out, err = record(os.Args[2])
+		where := ""
+		if len(os.Args) == 5 {
+			where = os.Args[4]
+		}
+		out, err = record(os.Args[2], where)
 	case "page":
 		out, err = page(os.Args[2])
 	default:
@@ -80,7 +94,7 @@ func main() {
 // addresses differ from run to run.
 var addresses = regexp.MustCompile(`0x[0-9a-f]{6,}|\baddress=\d+|\b\d{12,15}\b`)
 
-func record(path string) ([]byte, error) {
+func record(path, where string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -89,7 +103,7 @@ func record(path string) ([]byte, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, err
 	}
-	f := found{Platform: r.Platform, Python: r.Python, Date: r.Started[:10]}
+	f := found{Platform: r.Platform, Python: r.Python, Date: r.Started[:10], Where: where}
 	for _, t := range r.Targets {
 		if t.Missing != "" {
 			continue
@@ -109,7 +123,13 @@ func record(path string) ([]byte, error) {
 		f.Libraries = append(f.Libraries, l)
 	}
 	for _, p := range r.Pairs {
-		f.Matrix = append(f.Matrix, exchanged{p.Producer, p.Consumer, p.Counts()})
+		x := exchanged{Producer: p.Producer, Consumer: p.Consumer, Counts: p.Counts()}
+		for _, c := range p.Cells {
+			if c.Status == "crashed" || c.Status == "wrong" || c.Status == "error" {
+				x.Failed = append(x.Failed, failure{c.Protocol + ", " + c.Case, c.Status, addresses.ReplaceAllString(c.What, "…"), c.Blame})
+			}
+		}
+		f.Matrix = append(f.Matrix, x)
 	}
 	out, err := json.MarshalIndent(f, "", " ")
 	return append(out, '\n'), err
@@ -143,7 +163,11 @@ func page(dir string) ([]byte, error) {
 }
 
 func (f *found) write(b *bytes.Buffer) {
-	fmt.Fprintf(b, "\n## Found on %s, %s, Python %s\n\n", f.Date, f.Platform, f.Python)
+	fmt.Fprintf(b, "\n## Found on %s, %s, Python %s", f.Date, f.Platform, f.Python)
+	if f.Where != "" {
+		fmt.Fprintf(b, ", with %s", f.Where)
+	}
+	b.WriteString("\n\n")
 	b.WriteString("| library | version | rules kept | MUST broken | SHOULD broken | others not kept | do not apply |\n|---|---|---|---|---|---|---|\n")
 	for _, l := range f.Libraries {
 		must, should, other := 0, 0, 0
@@ -187,37 +211,61 @@ func (f *found) writeMatrix(b *bytes.Buffer) {
 	var consumers, producers []string
 	counts := map[string]map[string]int{}
 	for _, m := range f.Matrix {
+		counts[m.Producer+">"+m.Consumer] = m.Counts
+		if tried(m.Counts) == 0 {
+			continue
+		}
 		if !slices.Contains(consumers, m.Consumer) {
 			consumers = append(consumers, m.Consumer)
 		}
 		if !slices.Contains(producers, m.Producer) {
 			producers = append(producers, m.Producer)
 		}
-		counts[m.Producer+">"+m.Consumer] = m.Counts
 	}
 	b.WriteString(" " + strings.Join(consumers, " | ") + " |\n|" + strings.Repeat("---|", len(consumers)+1) + "\n")
 	for _, p := range producers {
 		fmt.Fprintf(b, "| %s |", p)
 		for _, c := range consumers {
-			n, total := counts[p+">"+c], 0
-			for status, k := range n {
-				if status != "missing" {
-					total += k
-				}
-			}
-			text := fmt.Sprintf("%d/%d", n["zero-copy"], total)
-			for _, s := range []string{"copied", "crashed", "wrong"} {
+			n := counts[p+">"+c]
+			text := fmt.Sprintf("%d/%d", n["zero-copy"], tried(n))
+			for _, s := range []string{"copied", "crashed", "wrong", "error"} {
 				if n[s] > 0 {
 					text += fmt.Sprintf(", %d %s", n[s], s)
 				}
 			}
-			if total == 0 {
+			if tried(n) == 0 {
 				text = "–"
 			}
 			fmt.Fprintf(b, " %s |", text)
 		}
 		b.WriteString("\n")
 	}
+	head := false
+	for _, m := range f.Matrix {
+		for _, x := range m.Failed {
+			if !head {
+				b.WriteString("\nExchanges that crashed or gave something else, and who fails with the reference as well.\n\n" +
+					"| gives | takes | input | | whose |\n|---|---|---|---|---|\n")
+				head = true
+			}
+			fmt.Fprintf(b, "| %s | %s | %s | %s: %s | %s |\n", m.Producer, m.Consumer, cell(x.Case), x.Status, cell(x.What), blame[x.Blame])
+		}
+	}
+}
+
+var blame = map[string]string{
+	"": "not tried", "producer": "the giver's", "consumer": "the taker's", "both": "both", "together": "only together",
+}
+
+// tried is the number of inputs that both sides have.
+func tried(counts map[string]int) int {
+	n := 0
+	for status, k := range counts {
+		if status != "missing" {
+			n += k
+		}
+	}
+	return n
 }
 
 // cell makes a text fit into a cell of a table.

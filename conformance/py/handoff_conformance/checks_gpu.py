@@ -21,16 +21,18 @@ from .targets import Target, Unsupported
 class Held:
     """An array with a write that cannot happen before open(), and two streams without work."""
 
-    def __init__(self, t: Target) -> None:
+    def __init__(self, t: Target, needs: str = "__dlpack__") -> None:
         m = t.machine
         if m is None or t.writer is None:
             raise Skip("no stream to work on here: decided on a machine with a GPU")
         self.machine = m
         self.stream, self.other = m.new_stream(), m.new_stream()
         self.array, self._write, self.scope = t.writer(self.stream)
+        if not hasattr(type(self.array), needs):
+            raise Skip(f"its arrays have no {needs}")
         # What an export and the question whether work is done need is loaded now, not while work is held.
         with self.scope():
-            attempt(self.array.__dlpack__, stream=self.other, max_version=(1, 3))
+            attempt(lambda: _export(self.array, self.other))
         m.sync(self.other)
         m.sync(self.stream)
         m.done(1)
@@ -65,8 +67,6 @@ def _export(x: Any, stream: Any) -> tuple[Any, Exception | None]:
 def order_of_export(t: Target, v: Verdict) -> None:
     """A write is held back: later work on the consumer's stream waits for it, the host and stream -1 do not."""
     h = Held(t)
-    if not hasattr(h.array, "__dlpack__"):
-        raise Skip("its arrays have no __dlpack__")
     m = h.machine
     for text, stream, watched, rule in (
         ("stream=-1", -1, h.other, "R127"),
@@ -102,8 +102,6 @@ def order_of_export(t: Target, v: Verdict) -> None:
 def order_of_copy(t: Target, v: Verdict) -> None:
     """copy=True while a write is held back: the copy is queued on the consumer's stream, after the write."""
     h = Held(t)
-    if not hasattr(h.array, "__dlpack__"):
-        raise Skip("its arrays have no __dlpack__")
     cap, err = attempt(h.array.__dlpack__, stream=h.other, max_version=(1, 3), copy=True)  # loads the copy
     if err is not None:
         raise Skip(f"makes no copies: {brief(err)}")
@@ -124,7 +122,7 @@ def order_of_copy(t: Target, v: Verdict) -> None:
 @check("cai", "R190", "R191", "R192", "R193")
 def order_of_description(t: Target, v: Verdict) -> None:
     """With a write held back the CUDA Array Interface names a live stream on which it is; without one, none."""
-    h = Held(t)
+    h = Held(t, "__cuda_array_interface__")
     with h.scope():
         d, err = attempt(lambda: h.array.__cuda_array_interface__)
     if err is not None:

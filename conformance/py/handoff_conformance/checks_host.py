@@ -11,7 +11,7 @@ from typing import Any
 
 from . import abi
 from .abi import PyArrayInterface, PyBuffer
-from .checks_producer import layouts, simple
+from .checks_producer import layouts, simple, versioned
 from .core import Skip, Verdict, attempt, brief, check
 from .targets import Module, Target, Unsupported
 
@@ -228,7 +228,7 @@ def interface_owner(t: Target, v: Verdict) -> None:
     if got is not None and got.address == m.address:
         _, werr = attempt(t.write, r, 0, 5.0)
         v.expect(werr is not None, "R211", "wrote")
-        out, derr = attempt(lambda: abi.Export(r.__dlpack__(max_version=(1, 3))))
+        out, derr = attempt(versioned, r)
         if derr is None:
             v.expect(
                 not out.versioned or bool(out.flags & abi.READ_ONLY) or out.data != m.address,
@@ -597,7 +597,7 @@ def buffer_held(t: Target, v: Verdict) -> None:
         v.expect(block.raw[:4] == RAW(6)[:4], "R243", "wrote into a read-only buffer")
         got = attempt(t.look, r)[0]
         v.expect(got is None or got.readonly is True, "R243", "the view says that it may be written")
-        out, derr = attempt(lambda: abi.Export(r.__dlpack__(max_version=(1, 3))))
+        out, derr = attempt(versioned, r)
         if derr is None:
             v.expect(
                 bool(out.flags & abi.READ_ONLY) or out.data != ctypes.addressof(block),
@@ -610,7 +610,7 @@ def buffer_held(t: Target, v: Verdict) -> None:
     v.input("stride 6 for 4-byte items")
     r, err = attempt(take, abi.buffer_of(RAW(), (3,), (6,)))
     if err is None:
-        out, derr = attempt(lambda: abi.Export(r.__dlpack__(max_version=(1, 3))))
+        out, derr = attempt(versioned, r)
         ok = derr is not None or bool(out.flags & abi.IS_COPIED)
         v.expect(ok, "R257", f"left as strides {out.strides if derr is None else ''}")
         v.expect(ok, "R281", "the stride was rounded")

@@ -51,6 +51,18 @@ class _Library(_Cuda):
         """Queues a write of 7 to all elements on the stream."""
         raise Unsupported("writes nothing on a stream")
 
+    def take_on(self, x: Any, handle: int) -> Any:
+        if self.from_dlpack is None:
+            raise Unsupported("has no from_dlpack")
+        with self.scope(handle):
+            return self.from_dlpack(x)
+
+    def take_cai_on(self, x: Any, handle: int) -> Any:
+        if self.from_cai is None:
+            raise Unsupported("takes no __cuda_array_interface__")
+        with self.scope(handle):
+            return self.from_cai(x)
+
     def writer(self, handle: int) -> tuple[Any, Callable[[], None], Any]:
         x = self.zeros(handle)
         self.fill(x, handle)  # what the write needs is loaded before anything is held back
@@ -130,7 +142,7 @@ class Jax(_Cuda, targets.Jax):
     def put(self, x: Any) -> Any:
         import jax
 
-        return jax.device_put(x, self.where).block_until_ready()
+        return jax.device_put(targets.elsewhere(x), self.where).block_until_ready()
 
     def look(self, array: Any) -> Look:
         array.block_until_ready()
@@ -139,10 +151,16 @@ class Jax(_Cuda, targets.Jax):
         if kind.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2", "float6")):
             return super().look(array)
         on_gpu = next(iter(array.devices())).platform != "cpu"
+        # An array keeps the order of axes that it came with.
+        order = range(array.ndim)
+        with contextlib.suppress(AttributeError, TypeError):
+            order = tuple(array.format.layout.major_to_minor)
+        strides, step = [1] * array.ndim, 1
+        for axis in reversed(order):
+            strides[axis] = step
+            step *= max(array.shape[axis], 1)
         address = array.unsafe_buffer_pointer()
-        from .abi import row_major
-
-        return Look(address, array.shape, row_major(array.shape), (code, bits, 1), True, (2, 0) if on_gpu else (1, 0))
+        return Look(address, array.shape, tuple(strides), (code, bits, 1), True, (2, 0) if on_gpu else (1, 0))
 
 
 class CuPy(_Library):
@@ -226,6 +244,7 @@ class Numba(_Library):
 
         self.cuda = cuda
         self.version = _version("numba-cuda", "numba")
+        self._sevens: dict[int, Any] = {}
         cuda.current_context()
 
     def stream(self) -> Any:
@@ -242,7 +261,7 @@ class Numba(_Library):
         if layout == "sliced":
             wide = np.zeros((*shape[:-1], 2 * shape[-1] + 1), x.dtype)
             wide[..., 1::2] = x
-            return self.cuda.to_device(wide)[..., 1::2]
+            return self.cuda.to_device(wide)[(*[slice(None)] * (len(shape) - 1), slice(1, None, 2))]
         return self.cuda.to_device(x)
 
     def look(self, array: Any) -> Look:
@@ -250,9 +269,6 @@ class Numba(_Library):
 
     def from_cai(self, x: Any) -> Any:
         return self.cuda.as_cuda_array(x)
-
-    def take_stream(self, s: Any) -> Any:
-        raise Unsupported("takes its own streams and those of cuda.core")
 
     def scope(self, handle: int) -> Any:
         return contextlib.nullcontext()
@@ -263,17 +279,11 @@ class Numba(_Library):
         return self.cuda.to_device(np.zeros(N, "float32"), stream=self.cuda.external_stream(handle))
 
     def fill(self, x: Any, handle: int) -> None:
-        if not hasattr(self, "_seven"):
-
-            @self.cuda.jit
-            def seven(x: Any) -> None:
-                i = self_cuda.grid(1)
-                if i < x.size:
-                    x[i] = 7
-
-            self_cuda = self.cuda
-            self._seven = seven
-        self._seven[1, N, self.cuda.external_stream(handle)](x)
+        # A copy: a kernel would have to be compiled.
+        if x.size not in self._sevens:
+            self._sevens[x.size] = self.cuda.pinned_array(x.shape, "float32")
+            self._sevens[x.size][...] = 7
+        x.copy_to_device(self._sevens[x.size], stream=self.cuda.external_stream(handle))
 
     def work_on(self, x: Any, handle: int) -> None:
         y = self.cuda.as_cuda_array(x)
@@ -284,6 +294,7 @@ class CudaCore(_Library, targets.CudaCore):
     """Buffers of cuda.core and views on them."""
 
     name = "cuda.core@cuda"
+    explicit = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -328,6 +339,12 @@ class CudaCore(_Library, targets.CudaCore):
         got.device = (2, 0) if array.is_device_accessible else (1, 0)
         return got
 
+    def take_on(self, x: Any, handle: int) -> Any:
+        return self.smv.from_dlpack(x, stream_ptr=handle)
+
+    def take_cai_on(self, x: Any, handle: int) -> Any:
+        return self.smv.from_cuda_array_interface(x, stream_ptr=handle)
+
     def take_stream(self, s: Any) -> Any:
         return self.dev.create_stream(s)
 
@@ -352,6 +369,7 @@ class Handoff(_Library, targets.Handoff):
     """Our own package on a device: the driver's, or with HANDOFF_DRIVER=soft the software device."""
 
     name = "handoff@cuda"
+    explicit = True
 
     def __init__(self) -> None:
         targets.Handoff.__init__(self)
@@ -413,6 +431,12 @@ class Handoff(_Library, targets.Handoff):
 
     def from_cai(self, x: Any) -> Any:
         return self.lib.StridedMemoryView.from_cuda_array_interface(x, stream_ptr=self.own)
+
+    def take_on(self, x: Any, handle: int) -> Any:
+        return self.lib.StridedMemoryView.from_dlpack(x, stream_ptr=self.lib.StreamView(handle))
+
+    def take_cai_on(self, x: Any, handle: int) -> Any:
+        return self.lib.StridedMemoryView.from_cuda_array_interface(x, stream_ptr=self.lib.StreamView(handle))
 
     def take_stream(self, s: Any) -> Any:
         return self.lib.StreamView(s)

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import abi, targets
 from .checks_producer import expected, versioned
-from .core import attempt, brief
+from .core import attempt, brief, settle
 from .targets import Target, Unsupported
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
@@ -48,6 +48,17 @@ def cells() -> list[dict[str, Any]]:
                 "rules": rules,
             }
         )
+    out.append({"protocol": "dlpack", "case": "a write pending", "dtype": "float32", "shape": (64,), "layout": "C",
+                "rules": ("R137", "R139")})  # fmt: skip
+    for name, shape, layout, rules in (
+        ("float32", (2, 3), "C", ("R172", "R195")),
+        ("sliced", (2, 3), "sliced", ("R178",)),
+        ("read-only", (6,), "readonly", ("R175", "R176")),
+        ("no elements", (0, 3), "C", ("R173", "R174")),
+        ("a write pending", (64,), "C", ("R188", "R191")),
+    ):
+        out.append({"protocol": "cuda array interface", "case": name, "dtype": "float32", "shape": shape,
+                    "layout": layout, "rules": rules})  # fmt: skip
     for protocol, base in (("buffer", ("R230", "R231")), ("array interface", ("R206", "R219"))):
         out.append(
             {
@@ -68,7 +79,55 @@ def cells() -> list[dict[str, Any]]:
 
 
 def _way(t: Target, protocol: str) -> Callable[..., Any] | None:
-    return {"dlpack": t.from_dlpack, "buffer": t.from_buffer, "array interface": t.from_array_interface}[protocol]
+    ways = {
+        "dlpack": t.from_dlpack,
+        "buffer": t.from_buffer,
+        "array interface": t.from_array_interface,
+        "cuda array interface": t.from_cai,
+    }
+    return ways[protocol]
+
+
+def pending(p: Target, c: Target, cell: dict[str, Any]) -> dict[str, Any]:
+    """A write of the producer is held back while the consumer takes the array for work on a stream of its own."""
+    dlpack = cell["protocol"] == "dlpack"
+    take = c.take_on if dlpack else c.take_cai_on
+    if p.writer is None or take is None or p.machine is None or c.machine is None:
+        return {"status": "missing", "what": "one side works on no stream that it is told"}
+    if p is c and not c.explicit:
+        return {"status": "missing", "what": "a library has one current stream: nobody can tell its own array's"}
+    m = p.machine
+    theirs, mine = m.new_stream(), m.new_stream()
+    x, write, scope = p.writer(theirs)
+    if not hasattr(x, "__dlpack__" if dlpack else "__cuda_array_interface__"):
+        return {"status": "missing", "what": f"{p.name} does not speak it"}
+    with scope():
+        r, err = attempt(take, x, mine)  # loads what it needs
+    if isinstance(err, Unsupported):
+        return {"status": "missing", "what": str(err)}
+    if err is not None:
+        return {"status": "refused", "what": f"raised {brief(err)}", "how": type(err).__name__}
+    m.sync(mine)
+    m.sync(theirs)
+    del r
+    gate = m.gate(theirs)
+    with scope():
+        write()
+        named = None if dlpack else x.__cuda_array_interface__.get("stream")
+        r, err = attempt(take, x, mine)
+    waits = not settle(lambda: m.done(mine), 0.05)
+    gate.open()
+    m.sync(theirs)
+    m.sync(mine)
+    if err is not None:
+        return {"status": "refused", "what": f"raised {brief(err)}", "how": type(err).__name__}
+    if gate.late:
+        return {"status": "zero-copy", "what": "shared; the host waited for the write"}
+    if waits:
+        return {"status": "zero-copy", "what": "shared; the consumer's stream waits for the write"}
+    # By DLPack the producer orders, by the other protocol the consumer, if a stream is named.
+    blame = "producer" if dlpack or named is None else "consumer"
+    return {"status": "wrong", "what": "taken, and nothing waits for the write: a race", "blame": blame}
 
 
 def _array(p: Target, dtype: str, shape: Sequence[int], layout: str) -> tuple[Any, Exception | None]:
@@ -86,6 +145,8 @@ def _array(p: Target, dtype: str, shape: Sequence[int], layout: str) -> tuple[An
 
 def exchange(p: Target, c: Target, cell: dict[str, Any]) -> dict[str, Any]:
     """One cell: its status, and what happened in words."""
+    if cell["case"] == "a write pending":
+        return pending(p, c, cell)
     take = _way(c, cell["protocol"])
     if take is None:
         return {"status": "missing", "what": f"{c.name} takes no {cell['protocol']}"}
@@ -100,6 +161,8 @@ def exchange(p: Target, c: Target, cell: dict[str, Any]) -> dict[str, Any]:
         return {"status": "missing", "what": f"{p.name} has no __dlpack__"}
     if cell["protocol"] == "array interface" and not hasattr(x, "__array_interface__"):
         return {"status": "missing", "what": f"{p.name} has no __array_interface__"}
+    if cell["protocol"] == "cuda array interface" and not hasattr(x, "__cuda_array_interface__"):
+        return {"status": "missing", "what": f"{p.name} has no __cuda_array_interface__"}
     if cell["protocol"] == "buffer":
         _, err = attempt(memoryview, x)
         if err is not None:

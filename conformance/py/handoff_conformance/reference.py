@@ -493,7 +493,6 @@ class Reference(Target):
         self.fault = fault
         self.pretend = {"gpu": (2, 0), "rocm": (10, 0)}.get(parts[0]) if parts else None
         self.pretends_gpu = self.pretend is not None
-        abi.machine = None
         if self.pretend:
             parts = parts[1:]
         _fault = parts[0] if parts else ""

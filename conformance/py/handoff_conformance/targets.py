@@ -46,6 +46,10 @@ class Target:
     writer: Callable[[int], tuple[Any, Callable[[], None], Callable[[], Any]]] | None = None
     work_on: Callable[[Any, int], None] | None = None
     own_device: Any = None
+    # Takes an array, or what describes it, for work on a stream.
+    take_on: Callable[[Any, int], Any] | None = None
+    take_cai_on: Callable[[Any, int], Any] | None = None
+    explicit = False  # the stream is an argument, not the library's current one
     # For targets with streams: a dict of an array with pending work, whether a stream lives, the default
     # streams (null, legacy, per-thread), and the stream argument passed when working on a given stream.
     pending_stream: Callable[[], dict[str, Any]] | None = None
@@ -116,12 +120,20 @@ def numpy_array(dtype: str, shape: Sequence[int], layout: str) -> Any:
     if layout == "broadcast":
         return np.broadcast_to(a[:1], shape)
     if layout == "offset" and len(shape) == 1:
-        raw = np.zeros(n * t.itemsize + 128, "u1")
-        start = -raw.ctypes.data % 64 + t.itemsize
-        x = raw[start : start + n * t.itemsize].view(t)
-        x[:] = a
-        return x
+        return elsewhere(a)
     raise Unsupported(layout)
+
+
+def elsewhere(x: Any) -> Any:
+    """A copy of a NumPy array that starts off a multiple of 64 bytes."""
+    import numpy as np
+
+    size = x.dtype.itemsize
+    raw = np.zeros(x.nbytes + 128 + size, "u1")
+    start = -raw.ctypes.data % 64 + size
+    y = raw[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+    y[...] = x
+    return y
 
 
 class NumPy(Target):
@@ -210,8 +222,9 @@ class Jax(Target):
     def put(self, x: Any) -> Any:
         import jax
 
-        # jnp.array would compile something for each type. What is not ready yet behaves otherwise.
-        return jax.device_put(x, may_alias=False).block_until_ready()
+        # jnp.array would compile something for each type. Memory of NumPy at a multiple of 64 bytes would be
+        # shared, whatever may_alias says, and such an array behaves otherwise: it must not be luck.
+        return jax.device_put(elsewhere(x)).block_until_ready()
 
     def special(self, kind: str) -> Any:
         if kind != "unexportable":
@@ -355,6 +368,8 @@ class CudaCore(Target):
     def look(self, array: Any) -> Look:
         from .abi import row_major
 
+        if str(getattr(array.dtype, "str", "")).startswith(">"):
+            raise Skip("its dtype says the byte order")
         strides = array.strides if array.strides is not None else row_major(array.shape)
         return Look(array.ptr, tuple(array.shape), tuple(strides), _triple(array.dtype), array.readonly)
 
@@ -507,7 +522,8 @@ class Torch(Target):
             raise Unsupported(f"{dtype} {layout}")
         if layout == "reversed":
             raise Unsupported("no negative strides")
-        t = self.torch.from_numpy(numpy_array("float64", shape, "C")).to(getattr(self.torch, dtype))
+        source = "bool" if dtype == "bool" else "float64"
+        t = self.torch.from_numpy(numpy_array(source, shape, "C")).to(getattr(self.torch, dtype))
         if layout == "F":
             return t.T.contiguous().T
         if layout == "sliced":
