@@ -1442,6 +1442,64 @@ int ho_is_cupy(ho_PyObject *obj)
 	return lookup(obj).kind == KIND_CUPY;
 }
 
+int ho_view_of_table(ho_PyObject *obj, int orders, ho_view **out, uint32_t *flags)
+{
+	const struct entry *slot = slot_of(HO_TYPE(obj));
+	DLManagedTensorVersioned *m = NULL;
+	int rule = 0;
+	ho_arg arg;
+
+	if (slot->type != HO_TYPE(obj) || slot->kind != KIND_TABLE ||
+	    (orders && slot->table->current_work_stream == NULL))
+		return 1;
+	const DLPackExchangeAPI *api = slot->table;
+	if (api->managed_tensor_from_py_object_no_sync(obj, &m) != 0)
+		return table_failed("managed_tensor_from_py_object_no_sync");
+	if (m == NULL)
+		return ho_raise(HO_E_NULL, 95, op, "the exchange table gave a NULL tensor");
+	if (HO_UNLIKELY(ho_check_versioned(m, &rule) != 0)) {
+		if (take_versioned(m, HO_WANT_OWNED, &arg) == 0) /* it says what is wrong */
+			ho_arg_done(&arg);
+		else
+			delete_kept(m, NULL);
+		return -1;
+	}
+	const DLTensor *t = &m->dl_tensor;
+	ho_view *v = ho_view_alloc(ho_view_type, t->ndim);
+	if (v == NULL) {
+		delete_kept(m, NULL);
+		return -1;
+	}
+	v->managed = m;
+	v->exporter = ho_newref(obj);
+	v->t.data = (char *)t->data + t->byte_offset; /* R042 */
+	v->t.device = t->device;
+	v->t.dtype = t->dtype;
+	for (int32_t i = 0; i < t->ndim; i++)
+		v->t.shape[i] = t->shape[i];
+	if (t->strides != NULL)
+		for (int32_t i = 0; i < t->ndim; i++)
+			v->t.strides[i] = t->strides[i];
+	else
+		ho_row_major(t->ndim, v->t.shape, v->t.strides); /* fits: checked */
+	v->flags = m->flags & (DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+	v->itemsize = ho_dtype_bytes(t->dtype);
+	ho_view_ready(v);
+	*flags = 0;
+	if (t->device.device_type != kDLCPU && api->current_work_stream != NULL) {
+		void *stream = NULL;
+		if (api->current_work_stream(t->device.device_type, t->device.device_id, &stream) != 0) {
+			table_failed("current_work_stream");
+			ho_py.Py_DecRef(&v->ob);
+			return -1;
+		}
+		*flags = HO_ARG_PRODUCER;
+		ho_view_pending(v, (uint64_t)(uintptr_t)stream, 0);
+	}
+	*out = v;
+	return 0;
+}
+
 int ho_speaks_dlpack(ho_PyObject *obj, ho_failed *f)
 {
 	struct entry e = lookup(obj);

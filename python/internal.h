@@ -173,6 +173,12 @@ typedef struct ho_request {
 
 /* Only DLPack: exact ndarray, table, __dlpack__, capsule. */
 HO_HIDDEN int ho_consume_dlpack(ho_PyObject *obj, unsigned want, const ho_request *req, ho_arg *out);
+/* A view by the exchange table of obj's type, if that is known already: what
+ * ho_consume_dlpack and ho_view_from_arg do, with one copy of the layout less. 0,
+ * 1 if it is not to be had this way, -1 with an exception set. orders says that the
+ * view will be ordered on a stream; *flags are those of the ho_arg. */
+struct ho_view;
+HO_HIDDEN int ho_view_of_table(ho_PyObject *obj, int orders, struct ho_view **out, uint32_t *flags);
 /* Only __array_interface__. With `any`, types without a DLPack counterpart
  * come out as {3,0,1}, their item size in *itemsize. */
 HO_HIDDEN int ho_consume_interface(ho_PyObject *obj, unsigned want, int any, int64_t *itemsize, ho_arg *out);

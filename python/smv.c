@@ -21,27 +21,34 @@ static ho_PyObject *view_of_dlpack(ho_PyObject *obj, int mode, const ho_stream_r
 		req.stream = -1;
 	else if (mode == HO_STREAM_ON)
 		req.stream = on->handle == 0 ? 1 : (int64_t)on->handle;
-	if (ho_consume_dlpack(obj, HO_WANT_OWNED, &req, &arg) != 0)
+	uint32_t flags;
+	ho_view *v = NULL;
+	int how = ho_view_of_table(obj, mode == HO_STREAM_ON, &v, &flags);
+	if (how < 0)
 		return NULL;
+	if (how > 0) {
+		if (ho_consume_dlpack(obj, HO_WANT_OWNED, &req, &arg) != 0)
+			return NULL;
+		flags = arg.flags;
+		ho_PyObject *descr = ho_ndarray_descr(obj);
+		v = ho_view_from_arg(ho_view_type, &arg, obj);
+		if (v == NULL)
+			return NULL;
+		if (descr != NULL)
+			v->dtype = ho_newref(descr);
+	}
 	/* Memory that only a GPU touches: the caller says how to order. */
-	if (!ho_device_is_host((int32_t)arg.device.device_type) && mode == HO_STREAM_UNSAID) {
-		ho_arg_done(&arg);
+	if (!ho_device_is_host((int32_t)v->t.device.device_type) && mode == HO_STREAM_UNSAID) {
+		ho_py.Py_DecRef(&v->ob);
 		ho_raise(HO_X_BUFFER, 126, "from_dlpack",
 		         "stream_ptr=None is ambiguous for GPU memory; pass a stream, or -1 for no ordering");
 		return NULL;
 	}
-	if (arg.device.device_type == kDLCPU && mode == HO_STREAM_ON && !lenient) {
-		ho_arg_done(&arg);
+	if (v->t.device.device_type == kDLCPU && mode == HO_STREAM_ON && !lenient) {
+		ho_py.Py_DecRef(&v->ob);
 		ho_raise(HO_X_VALUE, 135, "from_dlpack", "memory on the CPU has no stream; pass None or -1");
 		return NULL;
 	}
-	uint32_t flags = arg.flags;
-	ho_PyObject *descr = ho_ndarray_descr(obj);
-	ho_view *v = ho_view_from_arg(ho_view_type, &arg, obj);
-	if (v == NULL)
-		return NULL;
-	if (descr != NULL)
-		v->dtype = ho_newref(descr);
 	if (ho_view_imported(v, flags, mode, on) != 0) {
 		ho_py.Py_DecRef(&v->ob);
 		return NULL;
