@@ -378,7 +378,7 @@ func (c *Config) checkShared(k *Kernel, dev *device.Device, l *deviceLimits, kl 
 	}
 	var set driver.Result
 	if k.info.handle != 0 {
-		set = k.info.lib.d.KernelSetAttribute(driver.FuncAttributeMaxDynamicSharedSizeBytes, int32(n), k.info.handle, dev.Handle())
+		set = k.setAttribute(dev, driver.FuncAttributeMaxDynamicSharedSizeBytes, int32(n))
 	} else {
 		set = k.info.lib.d.FuncSetAttribute(k.info.fn, driver.FuncAttributeMaxDynamicSharedSizeBytes, int32(n))
 	}

@@ -237,24 +237,64 @@ func (k *kernelInfo) table() (*paramTable, error) {
 	return k.findTable()
 }
 
+// findTable asks for the parameters. That they cannot be told is remembered, any
+// other failure is not.
 func (k *kernelInfo) findTable() (*paramTable, error) {
-	k.paramsOnce.Do(func() {
-		params, err := k.readTable()
-		if err != nil && k.lib.tables != nil {
-			if p, failed := k.lib.tables(k.name); failed == nil {
-				params, err = p, nil
+	k.paramsMu.Lock()
+	defer k.paramsMu.Unlock()
+	if t := k.params.Load(); t != nil || k.paramsErr != nil {
+		return t, k.paramsErr
+	}
+	params, err := k.readTable()
+	if err != nil && k.lib.tables != nil {
+		if p, failed := k.lib.tables(k.name); failed == nil {
+			params, err = p, nil
+		}
+	}
+	if err == nil {
+		err = checkTable(k.name, params)
+	}
+	if err != nil {
+		if errors.Is(err, ErrNotSupported) {
+			k.paramsErr = err
+		}
+		return nil, err
+	}
+	t := newParamTable(params)
+	k.params.Store(t)
+	return t, nil
+}
+
+// within makes a call about a kernel, which belongs to no context, and again in
+// the context of a device if the driver wants one all the same: it does for
+// kernels of a fatbin, which a device chooses from. dev may be nil for what is
+// the same on all devices.
+func (k *kernelInfo) within(dev *device.Device, call func() driver.Result) driver.Result {
+	res := call()
+	if res != driver.ErrorInvalidContext || k.handle == 0 {
+		return res
+	}
+	devices := []*device.Device{dev}
+	if dev == nil {
+		devices = devices[:0]
+		n, _ := device.Count()
+		for i := range n {
+			if d, err := device.Open(i); err == nil {
+				devices = append(devices, d)
 			}
 		}
-		if err == nil {
-			err = checkTable(k.name, params)
-		}
+	}
+	for _, d := range devices {
+		restore, err := d.SetCurrent()
 		if err != nil {
-			k.paramsErr = err
-			return
+			continue
 		}
-		k.params.Store(newParamTable(params))
-	})
-	return k.params.Load(), k.paramsErr
+		res = call()
+		if restore() == nil && res != driver.ErrorNoBinaryForGPU {
+			break
+		}
+	}
+	return res
 }
 
 // checkTable refuses a table that no kernel has: blocks have room for any other.
@@ -274,7 +314,10 @@ func (k *kernelInfo) readTable() ([]ParamInfo, error) {
 		var p ParamInfo
 		var res driver.Result
 		if k.handle != 0 {
-			p.Offset, p.Size, res = k.lib.d.KernelGetParamInfo(k.handle, i)
+			res = k.within(nil, func() (res driver.Result) {
+				p.Offset, p.Size, res = k.lib.d.KernelGetParamInfo(k.handle, i)
+				return res
+			})
 		} else {
 			p.Offset, p.Size, res = k.lib.d.FuncGetParamInfo(k.fn, i)
 		}

@@ -61,7 +61,19 @@ func (k *Kernel) attribute(dev *device.Device, attr int32) (int32, driver.Result
 	if dev == nil {
 		return 0, driver.ErrorInvalidDevice
 	}
-	return k.info.lib.d.KernelGetAttribute(attr, k.info.handle, dev.Handle())
+	var v int32
+	res := k.info.within(dev, func() (res driver.Result) {
+		v, res = k.info.lib.d.KernelGetAttribute(attr, k.info.handle, dev.Handle())
+		return res
+	})
+	return v, res
+}
+
+// setAttribute is the change of an attribute of a kernel, not of a function.
+func (k *Kernel) setAttribute(dev *device.Device, attr, value int32) driver.Result {
+	return k.info.within(dev, func() driver.Result {
+		return k.info.lib.d.KernelSetAttribute(attr, value, k.info.handle, dev.Handle())
+	})
 }
 
 // check words a failed call on a device, which may be nil.
@@ -93,7 +105,7 @@ func (k *Kernel) SetAttribute(dev *device.Device, attr int32, value int) error {
 	if dev == nil {
 		return k.check(op, nil, driver.ErrorInvalidDevice)
 	}
-	return k.check(op, dev, k.info.lib.d.KernelSetAttribute(attr, int32(value), k.info.handle, dev.Handle()))
+	return k.check(op, dev, k.setAttribute(dev, attr, int32(value)))
 }
 
 // SetMaxDynamicSharedSize lets launches on a device use up to that many bytes

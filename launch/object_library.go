@@ -35,9 +35,9 @@ type kernelInfo struct {
 	handle driver.KernelHandle   // 0 for a function of a module
 	fn     driver.FunctionHandle // what a launch takes: the kernel, or the function
 
-	params     atomic.Pointer[paramTable] // nil until it is asked for, or if it cannot be told
-	paramsOnce sync.Once
-	paramsErr  error
+	params    atomic.Pointer[paramTable] // nil until it is asked for, or if it cannot be told
+	paramsMu  sync.Mutex
+	paramsErr error
 
 	limits limitCache // of each device
 }

@@ -378,6 +378,42 @@ func TestBadObjects(t *testing.T) {
 	require.Equal(t, before.Libraries, launch.Stats().Libraries)
 }
 
+// TestDriverWantsAContext makes the driver refuse a call about a kernel as it does
+// for fatbins when no context is current, and other calls once.
+func TestDriverWantsAContext(t *testing.T) {
+	if testdriver.Real() {
+		t.Skip("needs the software device, which can be made to fail: see TestFatbin")
+	}
+	dev := openDevice(t)
+	for _, api := range []string{"cuKernelGetParamInfo", "cuKernelGetAttribute", "cuKernelSetAttribute"} {
+		t.Run(api, func(t *testing.T) {
+			k, err := loadable(t).Kernel("first")
+			require.NoError(t, err)
+			closeLater(t, k)
+			f := soft.InjectFault(t, soft.Fault{API: api, Code: driver.ErrorInvalidContext})
+			_, err = k.Params()
+			require.NoError(t, err)
+			_, err = k.Attribute(dev, driver.FuncAttributeMaxThreadsPerBlock)
+			require.NoError(t, err)
+			require.NoError(t, k.SetMaxDynamicSharedSize(dev, 1024))
+			require.Equal(t, 1, f.Hits())
+			f.Remove()
+		})
+	}
+	t.Run("a failure is not remembered", func(t *testing.T) {
+		k, err := loadable(t).Kernel("first")
+		require.NoError(t, err)
+		closeLater(t, k)
+		f := soft.InjectFault(t, soft.Fault{API: "cuKernelGetParamInfo", Code: driver.ErrorOutOfMemory})
+		_, err = k.Params()
+		require.ErrorIs(t, err, driver.ErrorOutOfMemory)
+		f.Remove()
+		params, err := k.Params()
+		require.NoError(t, err)
+		require.Len(t, params, 3)
+	})
+}
+
 // fatbin puts machine code for an architecture, such as 90, into the container
 // that nvcc makes: a header, then a header for each piece of code.
 func fatbin(cubin []byte, arch uint32) []byte {
