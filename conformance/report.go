@@ -117,8 +117,9 @@ type Cell struct {
 	Layout   string   `json:"layout"`
 	Rules    []string `json:"rules"`
 	// Status is "zero-copy" (same address, and a write shows), "copied",
-	// "refused", "crashed", "wrong" (other elements), "taken" (cannot be
-	// looked into), "missing" (one side lacks it) or "error".
+	// "refused", "crashed", "wrong" (other elements, or a write that is pending is
+	// not waited for), "taken" (cannot be looked into), "missing" (one side lacks
+	// it) or "error".
 	Status string `json:"status"`
 	// What says what happened.
 	What string `json:"what"`
@@ -126,7 +127,8 @@ type Cell struct {
 	How string `json:"how,omitempty"`
 	// Blame says who fails with a partner that keeps the rules too, where an
 	// exchange crashed or gave other elements: "producer", "consumer", "both", or
-	// "together" if each alone is fine.
+	// "together" if each alone is fine. Where a write is not waited for it is who
+	// has to order. Empty if it was not tried.
 	Blame string `json:"blame,omitempty"`
 	// Lost: read-only memory came out writable.
 	Lost bool `json:"lost,omitempty"`

@@ -244,7 +244,7 @@ func (f *found) writeMatrix(b *bytes.Buffer) {
 	for _, m := range f.Matrix {
 		for _, x := range m.Failed {
 			if !head {
-				b.WriteString("\nExchanges that crashed or gave something else, and who fails with the reference as well.\n\n" +
+				b.WriteString("\nExchanges that crashed, gave something else or do not wait for a write, and whose fault it is: who fails with the reference as well, or has to order.\n\n" +
 					"| gives | takes | input | | whose |\n|---|---|---|---|---|\n")
 				head = true
 			}
