@@ -227,7 +227,8 @@ EXEMPT = {
         Stream.handle Stream.context Stream.is_closed Stream.exporting_obj Stream.from_handle Event.context
         Event.is_closed Event.is_timing_enabled Event.is_blocking_sync Buffer.handle Buffer.size
         Buffer.device_id Buffer.is_device_accessible Buffer.is_host_accessible Buffer.is_managed
-        Buffer.is_closed Buffer.memory_resource Buffer.__dlpack_device__ StridedMemoryView.__dlpack_device__ StridedMemoryView.ptr
+        Buffer.is_closed Buffer.memory_resource Buffer.__dlpack_device__
+        StridedMemoryView.__dlpack_device__ StridedMemoryView.ptr
         StridedMemoryView.shape StridedMemoryView.strides StridedMemoryView.size StridedMemoryView.ndim
         StridedMemoryView.itemsize StridedMemoryView.nbytes StridedMemoryView.dtype
         StridedMemoryView.dlpack_dtype StridedMemoryView.device_id StridedMemoryView.is_device_accessible
