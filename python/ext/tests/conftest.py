@@ -57,6 +57,9 @@ def m(testmod_path: Path) -> ModuleType:
 def run(testmod_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a program in a fresh interpreter that can import testmod."""
 
+    # Where handoff is not installed it is found by that variable.
+    path = [str(testmod_path.parent), os.environ.get("PYTHONPATH", "")]
+
     def run(code: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-X", "faulthandler", "-c", code],
@@ -65,7 +68,7 @@ def run(testmod_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             timeout=timeout,
             check=False,
             stdin=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": str(testmod_path.parent)} | env,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))} | env,
         )
 
     return run

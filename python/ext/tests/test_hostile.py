@@ -79,6 +79,7 @@ print("end")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_calls_with_anything(run: Run, seed: int) -> None:
     """Thousands of calls with arguments of all kinds."""
-    done = run(f"import sys\nsys.argv = ['', '{seed}']\n" + CALLS)
+    # Not with a GPU's driver, which reads where an invented stream handle points.
+    done = run(f"import sys\nsys.argv = ['', '{seed}']\n" + CALLS, HANDOFF_DRIVER="soft")
     assert done.stdout == "end\n", done.stdout + done.stderr
     assert done.returncode == 0
