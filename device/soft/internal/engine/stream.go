@@ -283,7 +283,30 @@ func (s *stream) join(d *task) {
 		}
 	}
 	m[d.s.id] = d.seq
+	if len(m) > 128 {
+		s.e.forget(m)
+	}
 	s.after = m
+}
+
+// forget drops what is known of streams that are destroyed and have finished: nothing of theirs is waited
+// for any more. The caller holds e.mu.
+func (e *Engine) forget(m map[uint64]uint64) {
+	live := make(map[uint64]struct{})
+	for _, c := range e.allContexts() {
+		if c.legacy == nil {
+			continue // never used
+		}
+		live[c.legacy.id] = struct{}{}
+		for s := range c.streams {
+			live[s.id] = struct{}{}
+		}
+	}
+	for id := range m {
+		if _, ok := live[id]; !ok {
+			delete(m, id)
+		}
+	}
 }
 
 // knows says whether task number seq of the stream id is ordered before the next task of s.

@@ -459,3 +459,25 @@ func TestManyThreads(t *testing.T) {
 	wg.Wait()
 	good(t, r.CtxSynchronize(r.t))
 }
+
+// TestKnowledgeOfDeadStreams: what a stream knows of others does not grow with every stream that ever was.
+func TestKnowledgeOfDeadStreams(t *testing.T) {
+	r := newRig(t, Options{})
+	keep := r.stream(t, 1)
+	ev, most := r.event(t, 2), 0
+	for range 1000 {
+		s, code := r.StreamCreate(r.t, 1, 0)
+		good(t, code)
+		open := r.block(t, s)
+		good(t, r.EventRecord(r.t, ev, s, 0))
+		good(t, r.StreamWaitEvent(r.t, keep, ev, 0))
+		open()
+		good(t, r.StreamSynchronize(r.t, keep))
+		good(t, r.StreamDestroy(r.t, s))
+		k, ok := lookup[*stream](r.Engine, keep)
+		require.True(t, ok)
+		most = max(most, len(k.after))
+	}
+	require.Greater(t, most, 100, "the streams were known")
+	require.Less(t, most, 200)
+}
