@@ -188,7 +188,7 @@ func (p *copyPlan) bytes() int64 {
 
 const (
 	parallelBytes = 4 << 20   // smaller copies stay on the caller's goroutine
-	chunkBytes    = 512 << 10 // at least, per piece of work
+	chunkBytes    = 128 << 10 // at least, per piece of work
 )
 
 // workers returns how many goroutines a copy of the given size is worth.

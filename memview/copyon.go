@@ -16,9 +16,10 @@ import (
 // For host memory without a stream there is [Copy].
 //
 // Dense blocks and rectangles are copied by the driver, other layouts on one device
-// by a kernel. Between the host and a device, strided and pageable memory goes
-// through pinned memory in chunks, so that the host gathers one while the
-// device takes another; host memory is read and written in the order of s too,
+// by a kernel, which also reads short rows of pinned memory that lie close
+// together. Other strided host memory, and pageable memory, goes between the host
+// and a device through pinned memory in chunks, so that the host gathers one while
+// the device takes another; host memory is read and written in the order of s too,
 // by host functions. Between two devices, strided memory is gathered and
 // scattered on either side. Views that overlap are copied as if src had been
 // read whole before, through memory of the size of src.
@@ -301,7 +302,7 @@ func (t *transfer) local(p *copyPlan, d, f *side) error {
 		}
 		return t.unstage(p, d, f)
 	case f.onHost():
-		if f.kind == MemoryPinned && (t.capturing || p.run1(&p.src) >= directRun) {
+		if f.kind == MemoryPinned && (t.capturing || p.run1(&p.src) >= directRun || p.readsThrough() && t.mapped(f.addr)) {
 			return t.queue(p, d.addr, f.addr, true)
 		}
 		return t.stage(p, d, f)
@@ -311,8 +312,29 @@ func (t *transfer) local(p *copyPlan, d, f *side) error {
 
 // directRun is the length in bytes of the dense pieces of pinned memory from
 // which on a device reaches it well by itself. Shorter pieces are gathered by
-// the host.
+// the host, unless they lie close to one another.
 const directRun = 64
+
+// readsThrough reports whether a kernel that walks the elements in the order of
+// dst reads host memory in one go and uses nearly half of what comes over the bus:
+// the device is faster at that than the host is at gathering for it.
+func (p *copyPlan) readsThrough() bool {
+	span, bytes := p.item, p.bytes()
+	for i := range p.n {
+		if p.src[i] <= 0 || i > 0 && p.src[i] > p.src[i-1] {
+			return false
+		}
+		span += (p.shape[i] - 1) * p.src[i]
+	}
+	return span <= bytes/4*9
+}
+
+// mapped reports whether kernels reach pinned memory by the address that the host
+// has for it: memory that was registered need not be.
+func (t *transfer) mapped(addr uint64) bool {
+	info, res := t.d.PointerInfo(driver.DevicePtr(addr))
+	return res == driver.Success && uint64(info.DevicePtr) == addr
+}
 
 // onHost copies host memory in stream order.
 func (t *transfer) onHost(dst, src *StridedMemoryView) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/dlpack"
+	"github.com/go-handoff/handoff/internal/testdriver"
 	"github.com/go-handoff/handoff/memview"
 	"github.com/go-handoff/handoff/memview/internal/kernels"
 	_ "github.com/go-handoff/handoff/memview/softcopy"
@@ -281,6 +282,37 @@ func TestTransposeKernels(t *testing.T) {
 				require.NoError(t, s.Synchronize(background))
 				require.True(t, bytes.Equal(dst.want, dst.get(t, s)), shape)
 			}
+		})
+	}
+}
+
+// TestCopyOnNarrowPinnedRows: a kernel reads short rows of pinned memory that lie
+// close together; the host gathers what lies further apart, or is no pinned memory.
+func TestCopyOnNarrowPinnedRows(t *testing.T) {
+	d := openDevice(t, 0)
+	s := newStream(t, d)
+	for _, c := range []struct {
+		from  string
+		pitch int64 // of rows of 8 elements
+		host  bool
+	}{{"pinned", 16, false}, {"pinned", 40, true}, {"go", 16, true}} {
+		t.Run(fmt.Sprint(c.from, c.pitch), func(t *testing.T) {
+			const rows = 3000
+			dst, src := newArea(t, "device", rows*8*4+64, s), newArea(t, c.from, int(rows*c.pitch*4+64), s)
+			v, vm := dst.view(t, dlpack.Float32, ints(rows, 8), ints(8, 1), 0)
+			w, wm := src.view(t, dlpack.Float32, ints(rows, 8), ints(c.pitch, 1), 4)
+			require.NoError(t, memview.Copy(vm, wm))
+			require.NoError(t, memview.CopyOn(v, w, s.View()))
+			require.NoError(t, s.Synchronize(background))
+			require.True(t, bytes.Equal(dst.want, dst.get(t, s)))
+			if testdriver.Real() {
+				return
+			}
+			calls.breaking(t, "cuLaunchHostFunc", func() {
+				err := memview.CopyOn(v, w, s.View())
+				require.Equal(t, c.host, err != nil, err)
+			})
+			require.NoError(t, s.Synchronize(background))
 		})
 	}
 }

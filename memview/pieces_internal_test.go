@@ -130,3 +130,21 @@ func TestTiled(t *testing.T) {
 	})
 	require.Positive(t, tiles)
 }
+
+func TestReadsThrough(t *testing.T) {
+	plan := func(item int64, axes ...int64) *copyPlan { // extent and step in src, from the outermost axis
+		p := &copyPlan{item: item, n: len(axes) / 2}
+		for i := range p.n {
+			p.shape[i], p.src[i] = axes[2*i], axes[2*i+1]
+		}
+		p.denseSteps(&p.dst)
+		return p
+	}
+	require.True(t, plan(4, 1000, 8).readsThrough(), "every other element")
+	require.True(t, plan(16, 1000, 64, 2, 16).readsThrough(), "half of the columns")
+	require.True(t, plan(4, 10, 400, 100, 4).readsThrough(), "all of it")
+	require.False(t, plan(4, 1000, 16).readsThrough(), "a quarter comes for nothing")
+	require.False(t, plan(4, 100, 4, 100, 400).readsThrough(), "across the rows")
+	require.False(t, plan(4, 1000, -4).readsThrough(), "backwards")
+	require.False(t, plan(4, 1000, 0).readsThrough(), "one element many times")
+}

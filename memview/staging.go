@@ -15,8 +15,8 @@ import (
 // other works on the next.
 
 const (
-	stageSlots = 4
-	largeSlot  = 8 << 20
+	stageSlots = 2
+	largeSlot  = 16 << 20
 	smallSlot  = 256 << 10 // for copies that need one slot only
 	maxStagers = 8         // in use at a time
 	keptIdle   = 4         // kept for the next copy; freeing may wait for the device
