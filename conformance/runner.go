@@ -471,18 +471,27 @@ func (r *runner) pair(s *server, p *Pair) {
 		open.Status, open.What = "crashed", e.String()
 		p.Cells = append(p.Cells, *open)
 	}
-	tried := 0
+	tried := map[string]int{}
+	n := 0
 	for i := range p.Cells {
-		if c := &p.Cells[i]; tried < mostBlamed && (c.Status == "crashed" || c.Status == "wrong") && c.Protocol != "import" && c.Blame == "" {
-			tried++
+		c := &p.Cells[i]
+		switch {
+		case c.Status != "crashed" && c.Status != "wrong" || c.Protocol == "import" || c.Blame != "":
+		case n < mostBlamed:
+			n++
 			r.blame(s, p, c, i)
+			tried[c.Blame]++
+		case len(tried) == 1:
+			for c.Blame = range tried { // whose all of those were
+			}
 		}
 	}
 	r.step(1, p.Producer+" > "+p.Consumer)
 }
 
 // mostBlamed is for how many failed exchanges of a pair the sides are tried: a
-// pair that fails at everything would take three processes for each.
+// pair that fails at everything would take three processes for each. The rest is
+// put down to the same side if there was but one.
 const mostBlamed = 6
 
 // onDevice reports whether the arrays of a target are in the memory of a GPU.

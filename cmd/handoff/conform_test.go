@@ -133,6 +133,23 @@ func TestConformStatus(t *testing.T) {
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "ZERO-COPY")
 	})
+	t.Run("1 an exchange gave other elements", func(t *testing.T) {
+		junit := filepath.Join(dir, "m.xml")
+		status, out, errs := run("reference:R048", "handoff", "--matrix-only", "--junit", junit)
+		require.Equal(t, 1, status, out+errs)
+		data, err := os.ReadFile(junit)
+		require.NoError(t, err)
+		var suites struct {
+			Suites []struct {
+				Name     string `xml:"name,attr"`
+				Failures int    `xml:"failures,attr"`
+			} `xml:"testsuite"`
+		}
+		require.NoError(t, xml.Unmarshal(data, &suites))
+		require.Len(t, suites.Suites, 1)
+		require.Equal(t, "matrix", suites.Suites[0].Name)
+		require.Equal(t, 2, suites.Suites[0].Failures)
+	})
 	t.Run("list", func(t *testing.T) {
 		status, out, _ := run("--list")
 		require.Zero(t, status)
