@@ -1472,7 +1472,7 @@ int ho_view_of_table(ho_PyObject *obj, int orders, ho_view **out, uint32_t *flag
 	}
 	v->managed = m;
 	v->exporter = ho_newref(obj);
-	v->t.data = (char *)t->data + t->byte_offset; /* R042 */
+	v->t.data = (void *)((uintptr_t)t->data + t->byte_offset); /* R042 */
 	v->t.device = t->device;
 	v->t.dtype = t->dtype;
 	for (int32_t i = 0; i < t->ndim; i++)

@@ -214,7 +214,7 @@ static ho_PyObject *new_object(ho_PyTypeObject *type, ho_owner *o, const DLTenso
 	if (v == NULL)
 		goto fail;
 	v->owner = o;
-	v->t.data = (char *)t->data + t->byte_offset;
+	v->t.data = (void *)((uintptr_t)t->data + t->byte_offset);
 	v->t.device = t->device;
 	v->t.dtype = t->dtype;
 	for (int32_t i = 0; i < t->ndim; i++) /* not memcpy: shape may be NULL without dimensions */
