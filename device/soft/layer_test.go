@@ -123,7 +123,7 @@ func TestCheckingLayer(t *testing.T) {
 func TestCheckingLayerByEnvironment(t *testing.T) {
 	f := filepath.Join(t.TempDir(), "races.json")
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), "HANDOFF_SOFT_TEST_CHILD=order", "HANDOFF_CHECK="+f)
+	cmd.Env = append(os.Environ(), "HANDOFF_SOFT_TEST_CHILD=order", "HANDOFF_SOFT_SEED=1", "HANDOFF_CHECK="+f)
 	require.NoError(t, cmd.Run())
 	b, err := os.ReadFile(f)
 	require.NoError(t, err)
