@@ -91,6 +91,9 @@ var givers = map[string]string{
 	"cuGraphExecDestroy": "GraphExecs",
 }
 
+// raceMax is where walks end under the race detector.
+const raceMax = 60
+
 // walkLimit is how long one operation may take.
 const walkLimit = 30 * time.Second
 
@@ -129,6 +132,12 @@ func (w *Walk) Run(t *testing.T) {
 		}
 	}
 	for _, op := range w.Operations {
+		if race { // ten times as slow: what differs there are the goroutines, not the codes
+			op.Brief = true
+			if op.Max == 0 || op.Max > raceMax {
+				op.Max = raceMax
+			}
+		}
 		if only := os.Getenv(WalkEnv); op.Once || only != "1" && !strings.Contains(op.Name, only) {
 			continue
 		}

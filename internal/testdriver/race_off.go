@@ -1,0 +1,5 @@
+//go:build !race
+
+package testdriver
+
+const race = false
