@@ -314,7 +314,7 @@ func (h *Hunter) prune(drop func(ref) bool) {
 			if s.write.op != nil && drop(s.write) {
 				s.write = ref{}
 			}
-			s.reads = slices.DeleteFunc(s.reads, drop)
+			s.reads = slices.DeleteFunc(slices.Clone(s.reads), drop) // ranges share them
 			if s.write.op == nil && len(s.reads) == 0 {
 				continue
 			}

@@ -7,7 +7,7 @@ import (
 
 // Config limits what a Hunter remembers. The zero value of a field means its default.
 type Config struct {
-	// Segments is how many ranges of bytes the history has, 1<<18 by default.
+	// Segments is how many ranges of bytes the history has, 1<<14 by default.
 	Segments int
 	// Pending is how much submitted work may wait for its turn to be checked, 1<<16 by default. Beyond it work
 	// is checked as it becomes known, which can miss a race and invents none.
@@ -55,7 +55,7 @@ type Stats struct {
 // New makes a Hunter.
 func New(cfg Config) *Hunter {
 	if cfg.Segments <= 0 {
-		cfg.Segments = 1 << 18
+		cfg.Segments = 1 << 14
 	}
 	if cfg.Pending <= 0 {
 		cfg.Pending = 1 << 16

@@ -217,6 +217,19 @@ func TestBoundedMemory(t *testing.T) {
 	}
 	require.Equal(t, before, w.Stats().Forgotten, "what the host has waited for goes first and is no loss")
 
+	// Ranges that were split share what was read, and are pruned one by one.
+	w = newWorld(Config{Segments: 8})
+	w.do(w.a, Read, all)
+	w.do(w.b, Read, all)
+	for i := range uint64(60) {
+		w.do(w.a, Read, Range{1000 + 16*i, 4})
+		if i%7 == 0 {
+			w.Learn(w.Last(w.a))
+		}
+	}
+	require.LessOrEqual(t, w.Stats().Segments, uint64(8))
+	require.Empty(t, w.Races())
+
 	w = newWorld(Config{Pending: 4})
 	p := w.Later(w.Submit(w.a, Desc{Kind: "kernel"}))
 	for range 10 {

@@ -102,7 +102,7 @@ func (w *copyWork) access() (reads, writes []Range) {
 }
 
 // maxRows is how many rows of a box are listed.
-const maxRows = 8192
+const maxRows = 2048
 
 // rows lists the stretches of a box of memory. Of a box with more than maxRows the first and
 // the last half of that are listed: too few bytes rather than too many.

@@ -189,8 +189,16 @@ func extend(r []Range, addr, n uint64) []Range {
 		r[k].Len += n
 		return r
 	}
+	if len(r) == maxPieces {
+		return r
+	}
 	return append(r, Range{addr, n})
 }
+
+// maxPieces is how many separate pieces of memory of a kernel the hunt looks at: the first. A
+// kernel that goes through strided memory element by element has many, and one of them tells of a race as
+// well as all.
+const maxPieces = 1024
 
 // touched tells the hunt what the kernel did.
 func (l *Launch) touched() {
