@@ -288,11 +288,12 @@ func poolChild() (err error) {
 	if err := pool.Close(); err != nil { // its buffers hold it
 		return err
 	}
-	var first, last [512]byte
+	var first [4096]byte
+	var last [512]byte
 	if err := errors.Join(open[0].CopyToHost(background, first[:], s), open[2].CopyToHost(background, last[:], s)); err != nil {
 		return err
 	}
-	fmt.Printf("%#x %#x\n", first[511], last[0])
+	fmt.Printf("%#x %#x\n", first[4095], last[0])
 	// The first close leaves the memory to the second buffer, after its work.
 	q, err := d.NewStream(nil)
 	if err != nil {
