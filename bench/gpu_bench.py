@@ -32,6 +32,7 @@ try:
 except ImportError:
     gobench = None
 import handoff  # noqa: E402
+from handoff import _core  # noqa: E402
 from harness import Row, Side, report, run, statement  # noqa: E402
 
 
@@ -85,10 +86,10 @@ def queued(code: str, names: dict[str, Any], sync: Any, behind: Any = None) -> S
     def once() -> float:
         took = 0.0
         for _ in range(batches):
-            gate = handoff._core._gate(behind) if behind is not None else None
+            gate = _core._gate(behind) if behind is not None else None
             took += timer.timeit(number)
             if gate is not None:
-                handoff._core._gate_open(gate)
+                _core._gate_open(gate)
             sync()
         return took / (number * batches) * 1e9
 

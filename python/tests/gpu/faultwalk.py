@@ -58,7 +58,7 @@ class Walk:
         self.apis: set[str] = set()
         self.unraisable: list[Any] = []
         self.good: Set[str] = frozenset()
-        self.base: int | None = None  # exports that are alive without an operation
+        self.base: tuple[int, int] | None = None  # exports alive and releases under way without an operation
 
     def settle(self) -> None:
         """Lets everything that is held back go."""
@@ -69,10 +69,11 @@ class Walk:
         """What must be as before. Deleters may still be on their way, on another thread."""
         for _ in range(1000):
             seen = self.glance()
-            if self.base is None or seen["live_exports"] + seen["pending"] <= self.base:
+            if self.base is None:
+                self.base = seen["live_exports"], seen["pending"]
+            if seen["live_exports"] <= self.base[0] and seen["pending"] <= self.base[1]:
                 break
             time.sleep(0.002)
-        self.base = seen["live_exports"] + seen["pending"] if self.base is None else self.base
         return seen
 
     def glance(self) -> dict[str, Any]:
