@@ -74,6 +74,10 @@ const size = 4096
 // hold is how long work is held up at most; who waits for it ends that.
 const hold = 100 * time.Millisecond
 
+// long is hold where a call waits without asking again and again: it has to find the work unfinished, on a
+// slow machine and under delays too.
+const long = 5 * time.Second
+
 func newWorld() *world {
 	w := &world{d: must(device.Open(0)), far: must(device.Open(1))}
 	w.p, w.c, w.q = w.stream(w.d), w.stream(w.d), w.stream(w.far)
@@ -228,7 +232,7 @@ var scenarios = []struct {
 	{"Stream.Synchronize", "", func(w *world) {
 		release := w.busy(w.p)
 		w.write(w.buf, w.p)
-		time.AfterFunc(hold, release)
+		time.AfterFunc(long, release)
 		check(w.p.Synchronize(background))
 		w.read(w.buf, w.c)
 	}},
@@ -237,7 +241,7 @@ var scenarios = []struct {
 		w.write(w.buf, w.p)
 		e := must(w.p.Record(nil))
 		w.cleanup(func() { check(e.Close()) })
-		time.AfterFunc(hold, release)
+		time.AfterFunc(long, release)
 		check(e.Synchronize(background))
 		w.read(w.buf, w.c)
 	}},
@@ -337,7 +341,7 @@ var scenarios = []struct {
 		release := w.busy(w.p)
 		check(w.p.Device().Driver().MemcpyAsync(w.p.Context().Handle(), w.pinned.Ptr(), w.buf.Ptr(), size, w.p.Handle()).Err())
 		v := must(w.view(w.pinned, nil).Ordered(w.p.View(), stream.On(w.p.View())))
-		time.AfterFunc(hold, release)
+		time.AfterFunc(long, release)
 		k := must(v.DLPack(dlpack.Request{Device: dlpack.Device{Type: dlpack.DeviceCPU}, MaxVersion: dlpack.Version{Major: 1, Minor: 1}}))
 		m := must(k.Import())
 		soft.HostTouch(m.Addr(), 4, false)
@@ -347,7 +351,7 @@ var scenarios = []struct {
 		release := w.busy(w.p)
 		check(w.p.Device().Driver().MemcpyAsync(w.p.Context().Handle(), w.pinned.Ptr(), w.buf.Ptr(), size, w.p.Handle()).Err())
 		v := must(w.view(w.pinned, nil).Ordered(w.p.View(), stream.On(w.p.View())))
-		time.AfterFunc(hold, release)
+		time.AfterFunc(long, release)
 		check(v.Wait(background))
 		soft.HostTouch(uintptr(w.pinned.Ptr()), 4, false)
 	}},
