@@ -647,9 +647,17 @@ func TestEveryEdgeIsNeeded(t *testing.T) {
 			require.NotEmpty(t, made, "a scenario without an edge")
 			for _, e := range made {
 				edges++
+				reason := spare[s.name+": "+e.place]
 				_, races, err := trial(t, s.name, s.run, &e)
+				// Whether the edge is asked for while it is needed can depend on time, so a slow machine has more tries.
+				for range 5 {
+					if len(races) > 0 || err != nil || reason != "" {
+						break
+					}
+					_, races, err = trial(t, s.name, s.run, &e)
+				}
 				how := "**not caught**"
-				switch reason := spare[s.name+": "+e.place]; {
+				switch {
 				case len(races) > 0:
 					caught++
 					r := races[0]
