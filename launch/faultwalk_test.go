@@ -382,12 +382,14 @@ func TestFaultWalk(t *testing.T) {
 		Exempt: map[string]string{
 			"compiles or reads, without a driver":                  `ObjectCode.ParamInfo NewProgram Program.* ReadObjectCode DetectFormat CompileError.* Language.String`,
 			"links, without a driver or with one for a GPU's code": `NewLinker Linker.* LinkerBackend.String`,
+
 			"files and memory":        `DefaultCache LayeredCache CacheKey.String OpenDiskCache DiskCache.* NewMemoryCache MemoryCache.*`,
 			"a value":                 `BFloat16 Float16 Int16 Int32 Int64 Int8 Uint16 Uint32 Uint64 Uint8 Cover D1 D2 D3 Dim3.String MDSpan MDSpan32 Span.Right Format.String NodeKind.String`,
 			"text":                    `ArgError.* ConfigError.* Error.* ObjectCode.String Kernel.String`,
 			"a field":                 `Capture.Stream Condition.Handle Graph.Context Graph.Handle GraphExec.Handle Kernel.Driver Kernel.Handle Kernel.LaunchHandle Kernel.Name Kernel.Occupancy Node.Graph Node.Handle ObjectCode.Code ObjectCode.Format ObjectCode.Log ObjectCode.Name ObjectCode.PCHStatus ObjectCode.Symbols Prepared.Kernel TensorMap.View`,
 			"counters":                `Stats`,
 			"keeps, without a driver": `Capture.Keep Graph.Keep`,
+
 			"the software device has no variables, no clusters and no tensor maps: it always fails": `ObjectCode.Global Occupancy.MaxActiveClusters Occupancy.MaxPotentialClusterSize NewTensorMap TensorMap.Replace`,
 		},
 		Setup: func() error {

@@ -101,6 +101,21 @@ func (w *walkViews) written() (memview.StridedMemoryView, error) {
 	return buffer(w.a).Ordered(w.q.View(), stream.NoSync())
 }
 
+// imported imports and releases a view that another stream wrote, in the order of s.
+func (w *walkViews) imported(s *device.Stream) error {
+	var gone atomic.Int64
+	v, err := w.released(&gone)
+	if err != nil {
+		return err
+	}
+	v = must(v.Ordered(w.q.View(), stream.NoSync()))
+	u, err := memview.Import(v, stream.On(s.View()), nil)
+	if err == nil {
+		err = u.Release()
+	}
+	return exactlyOnce(&gone, errors.Join(err, v.Release()))
+}
+
 // released is an exported view of device memory whose deleter counts.
 func (w *walkViews) released(gone *atomic.Int64) (memview.StridedMemoryView, error) {
 	d := dlpack.Desc{Data: uintptr(w.a.Ptr()), Device: w.a.DLDevice(), DType: dlpack.Float32, Shape: walkShape}
@@ -222,31 +237,11 @@ var walkedViews = []testdriver.Operation{
 	}},
 	{Name: "Import", MakesGood: madeGood, Covers: []string{"StridedMemoryView.DLPack"}, Do: func() error {
 		w := views()
-		var gone atomic.Int64
-		v, err := w.released(&gone)
-		if err != nil {
-			return err
-		}
-		v = must(v.Ordered(w.q.View(), stream.NoSync()))
-		u, err := memview.Import(v, stream.On(w.s.View()), nil)
-		if err == nil {
-			err = u.Release()
-		}
-		return exactlyOnce(&gone, errors.Join(err, v.Release()))
+		return w.imported(w.s)
 	}},
 	{Name: "Import, on another device", MakesGood: madeGood, Do: func() error {
 		w := views()
-		var gone atomic.Int64
-		v, err := w.released(&gone)
-		if err != nil {
-			return err
-		}
-		v = must(v.Ordered(w.q.View(), stream.NoSync()))
-		u, err := memview.Import(v, stream.On(w.far.View()), nil)
-		if err == nil {
-			err = u.Release()
-		}
-		return exactlyOnce(&gone, errors.Join(err, v.Release()))
+		return w.imported(w.far)
 	}},
 	{Name: "StridedMemoryView.DLPack, a copy", Brief: true, MakesGood: madeGoodLater, Do: func() error {
 		w := views()
