@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from . import native
 from .core import Look
 from .targets import Target, Unsupported, numpy_array
 
@@ -28,10 +28,8 @@ def build() -> Path:
     source = Path(__file__).with_name("nanobind_target.cpp")
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     key = hashlib.sha256(source.read_bytes() + nanobind.__version__.encode() + sys.version.encode()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / f"handoff-conformance-{os.getuid()}" / key
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise RuntimeError(f"{folder} belongs to somebody else")
+    folder = native.own_folder() / key
+    folder.mkdir(mode=0o700, exist_ok=True)
     target = folder / f"{NAME}{suffix}"
     if target.exists():
         return target

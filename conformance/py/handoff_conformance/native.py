@@ -16,6 +16,16 @@ class NoCompiler(Exception):  # noqa: N818
     """There is no C compiler, or it failed."""
 
 
+def own_folder() -> Path:
+    """Where what is compiled is kept; nobody else can write there."""
+    folder = Path(tempfile.gettempdir()) / f"handoff-conformance-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise NoCompiler(f"{folder} belongs to somebody else")
+    return folder
+
+
+
 def build() -> Path:
     """The path of the library. HANDOFF_CONFORMANCE_HELPER names one that is there already."""
     given = os.environ.get("HANDOFF_CONFORMANCE_HELPER")
@@ -23,11 +33,7 @@ def build() -> Path:
         return Path(given)
     source = Path(__file__).with_name("helper.c")
     key = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / f"handoff-conformance-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise NoCompiler(f"{folder} belongs to somebody else")
-    target = folder / f"helper-{key}.so"
+    target = own_folder() / f"helper-{key}.so"
     if target.exists():
         return target
     cc = os.environ.get("CC") or next((c for c in ("cc", "gcc", "clang") if shutil.which(c)), None)
