@@ -25,7 +25,6 @@ def own_folder() -> Path:
     return folder
 
 
-
 def build() -> Path:
     """The path of the library. HANDOFF_CONFORMANCE_HELPER names one that is there already."""
     given = os.environ.get("HANDOFF_CONFORMANCE_HELPER")
