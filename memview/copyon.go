@@ -424,7 +424,7 @@ func (t *transfer) peer(p *copyPlan, d, f *side) error {
 				if err != nil {
 					return err
 				}
-				err = w.err("copy between devices", w.memcpyPeer(uint64(land.Ptr()), d.device, uint64(tmp.Ptr()), f.device, p.bytes()))
+				err = w.memcpyPeer(uint64(land.Ptr()), d.device, uint64(tmp.Ptr()), f.device, p.bytes())
 				if err == nil {
 					err = w.queue(&scatter, d.addr, uint64(land.Ptr()), false)
 				}

@@ -126,16 +126,16 @@ func contextOf(ordinal int32) (driver.ContextHandle, error) {
 
 // memcpyPeer copies a dense block between two devices. The driver finds the
 // way, with peer access or without.
-func (t *transfer) memcpyPeer(dst uint64, to int32, src uint64, from int32, n int64) driver.Result {
+func (t *transfer) memcpyPeer(dst uint64, to int32, src uint64, from int32, n int64) error {
 	a, err := contextOf(to)
 	if err != nil {
-		return driver.ErrorInvalidDevice
+		return err
 	}
 	b, err := contextOf(from)
 	if err != nil {
-		return driver.ErrorInvalidDevice
+		return err
 	}
-	return t.d.MemcpyPeerAsync(t.ctx, driver.DevicePtr(dst), a, driver.DevicePtr(src), b, uintptr(n), t.s)
+	return t.err("copy between devices", t.d.MemcpyPeerAsync(t.ctx, driver.DevicePtr(dst), a, driver.DevicePtr(src), b, uintptr(n), t.s))
 }
 
 // peerBox is a copy of a block, rows or planes between two devices.
@@ -143,7 +143,7 @@ func (t *transfer) peerBox(p *copyPlan, d, f *side) error {
 	dst, src := d.addr+uint64(p.dstBase), f.addr+uint64(p.srcBase)
 	box := p.box()
 	if box == 1 {
-		return t.err("copy between devices", t.memcpyPeer(dst, d.device, src, f.device, p.bytes()))
+		return t.memcpyPeer(dst, d.device, src, f.device, p.bytes())
 	}
 	a, err := contextOf(d.device)
 	if err != nil {

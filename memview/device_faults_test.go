@@ -13,6 +13,7 @@ import (
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/dlpack"
+	"github.com/go-handoff/handoff/internal/testdriver"
 	"github.com/go-handoff/handoff/memview"
 	"github.com/go-handoff/handoff/stream"
 )
@@ -194,4 +195,44 @@ func FuzzFromCAI(f *testing.F) {
 		require.NoError(t, v.Release())
 		require.Equal(t, 1, gone)
 	})
+}
+
+// TestCopyFromADeviceWithoutContext is B279 for memory of a device that nobody opened here: what the
+// driver says of its primary context is what the caller gets, for every kind of copy.
+func TestCopyFromADeviceWithoutContext(t *testing.T) {
+	if !testdriver.InProcess(t) { // a context that was made once is kept
+		return
+	}
+	d, theirs := testdriver.Context(t, 1)
+	src, res := d.MemAlloc(theirs, 256)
+	require.NoError(t, res.Err())
+	defer func() { require.NoError(t, d.MemFree(theirs, src).Err()) }()
+	dev := must(device.Open(0))
+	s := must(dev.NewStream(nil))
+	dst := must(dev.Allocate(256, s))
+	view := func(p driver.DevicePtr, id int32, strides ...int64) memview.StridedMemoryView {
+		desc := dlpack.Desc{Data: uintptr(p), Device: dlpack.Device{Type: dlpack.DeviceCUDA, ID: id}, DType: dlpack.Float32, Shape: ints(4, 4), Strides: strides}
+		return must(memview.FromDesc(&desc, memview.Unowned()))
+	}
+	for _, c := range []struct {
+		name     string
+		dst, src memview.StridedMemoryView
+	}{
+		{"dense", view(dst.Ptr(), 0, 4, 1), view(src, 1, 4, 1)},
+		{"rows", view(dst.Ptr(), 0, 4, 1), view(src, 1, 8, 1)},
+		{"strided", view(dst.Ptr(), 0, 4, 1), view(src, 1, 1, 4)},
+		{"back", view(src, 1, 4, 1), view(dst.Ptr(), 0, 4, 1)},
+	} {
+		calls.breaking(t, "cuDevicePrimaryCtxRetain", func() {
+			err := memview.CopyOn(c.dst, c.src, s.View())
+			require.ErrorIs(t, err, driver.ErrorOutOfMemory, c.name)
+			var e *device.Error
+			require.ErrorAs(t, err, &e, c.name)
+			require.Equal(t, 1, e.Device, c.name)
+		})
+	}
+	require.NoError(t, memview.CopyOn(view(dst.Ptr(), 0), view(src, 1), s.View()))
+	require.NoError(t, s.Synchronize(background))
+	require.NoError(t, dst.Close())
+	require.NoError(t, s.Close())
 }
