@@ -32,7 +32,9 @@ type pythonReport struct {
 type library struct {
 	Name      string   `json:"name"`
 	Version   string   `json:"version"`
-	Protocols []string `json:"protocols"`
+	Protocols []string `json:"protocols"`     // of its arrays on the host
+	GPU       []string `json:"gpu,omitempty"` // of its arrays on a GPU, where it has one
+	Stream    bool     `json:"stream"`        // its streams have __cuda_stream__
 	Error     string   `json:"error,omitempty"`
 }
 
@@ -45,8 +47,13 @@ type check struct {
 
 // diagnosis is all that doctor found.
 type diagnosis struct {
-	Checks    []check   `json:"checks"`
-	Libraries []library `json:"libraries"`
+	Checks    []check        `json:"checks"`
+	Libraries []library      `json:"libraries"`
+	Driver    driverReport   `json:"driver"`
+	Devices   []deviceReport `json:"devices"`
+	Toolkit   []fileReport   `json:"toolkit"`
+	Needs     []need         `json:"needs"`
+	Warnings  []string       `json:"warnings,omitempty"`
 }
 
 func (d *diagnosis) add(name string, ok bool, detail string) {
@@ -62,9 +69,13 @@ func newDoctor() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what this machine offers: tools, Python, array libraries and their protocols",
+		Short: "Tell what this machine offers: tools, driver, devices, CUDA libraries, array libraries and their protocols",
 		Long: `Tell what this machine offers: tools, Python, array libraries and the protocols
-that they speak. The exit status is 1 if something needed is missing.`,
+that they speak; the driver that HANDOFF_DRIVER chooses and its devices; the parts of
+the CUDA toolkit and how each was found; and what is missing for what.
+
+The exit status is 1 if something is missing that Python modules in Go need. A
+machine without a GPU is fine.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Minute)
@@ -94,20 +105,27 @@ func diagnose(ctx context.Context, python string) *diagnosis {
 	d := &diagnosis{Libraries: []library{}}
 	d.tool(ctx, "go", "go", "version")
 	d.compiler(ctx)
-	path, err := findPython(python)
+	d.gpu(d.python(ctx, python))
+	return d
+}
+
+// python looks at an interpreter and its libraries, and returns its path if it
+// answers.
+func (d *diagnosis) python(ctx context.Context, name string) string {
+	path, err := findPython(name)
 	if err != nil {
 		d.add("python", false, err.Error())
-		return d
+		return ""
 	}
 	out, err := runPython(ctx, path, doctorCode)
 	if err != nil {
 		d.add("python", false, err.Error())
-		return d
+		return ""
 	}
 	var r pythonReport
 	if err := json.Unmarshal(out, &r); err != nil {
 		d.add("python", false, fmt.Sprintf("%s printed no report: %v", path, err))
-		return d
+		return ""
 	}
 	d.Libraries = r.Libraries
 	problem := r.problem()
@@ -116,7 +134,7 @@ func diagnose(ctx context.Context, python string) *diagnosis {
 		detail += ": " + problem
 	}
 	d.add("python", problem == "", detail)
-	return d
+	return path
 }
 
 // problem says why the interpreter cannot load extensions, or nothing.
@@ -161,9 +179,7 @@ func (d *diagnosis) compiler(ctx context.Context) {
 }
 
 func (d *diagnosis) writeTable(w io.Writer) error {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"what", "", "found"})
+	t := newTable("what", "", "found")
 	for _, c := range d.Checks {
 		mark := "ok"
 		if !c.OK {
@@ -171,19 +187,24 @@ func (d *diagnosis) writeTable(w io.Writer) error {
 		}
 		t.AppendRow(table.Row{c.Name, mark, c.Detail})
 	}
-	if _, err := fmt.Fprintln(w, t.Render()); err != nil || len(d.Libraries) == 0 {
+	if _, err := fmt.Fprintln(w, t.Render()); err != nil {
 		return err
 	}
-	t = table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"library", "version", "protocols"})
-	for _, l := range d.Libraries {
-		what := strings.Join(l.Protocols, ", ")
-		if l.Error != "" {
-			what = l.Error
+	if len(d.Libraries) > 0 {
+		t = newTable("library", "version", "protocols", "on a GPU", "streams")
+		for _, l := range d.Libraries {
+			what, streams := strings.Join(l.Protocols, ", "), ""
+			if l.Error != "" {
+				what = l.Error
+			}
+			if l.Stream {
+				streams = "__cuda_stream__"
+			}
+			t.AppendRow(table.Row{l.Name, l.Version, what, strings.Join(l.GPU, ", "), streams})
 		}
-		t.AppendRow(table.Row{l.Name, l.Version, what})
+		if _, err := fmt.Fprintln(w, t.Render()); err != nil {
+			return err
+		}
 	}
-	_, err := fmt.Fprintln(w, t.Render())
-	return err
+	return d.writeGPU(w)
 }

@@ -12,21 +12,54 @@ import platform
 import sys
 import sysconfig
 
-# Library, distribution, and an expression for a small array; m is the module.
+NUMPY = "__import__('numpy')"
+
+# Library, distribution, expressions for a small array on the host and on a GPU (a false value where
+# there is none), and for the class of its streams; m is the module.
 LIBRARIES = [
-    ("numpy", "numpy", "m.arange(3.0)"),
-    ("torch", "torch", "m.arange(3.0)"),
-    ("jax", "jax", "m.numpy.arange(3.0)"),
-    ("tensorflow", "tensorflow", "m.constant([1.0, 2.0])"),
-    ("paddle", "paddlepaddle", "m.to_tensor([1.0, 2.0])"),
-    ("mlx.core", "mlx", "m.arange(3.0)"),
-    ("tvm_ffi", "apache-tvm-ffi", "m.from_dlpack(__import__('numpy').arange(3.0))"),
-    ("pyarrow", "pyarrow", "m.array([1.0, 2.0])"),
-    ("array_api_strict", "array-api-strict", "m.arange(3.0)"),
-    ("cupy", "cupy", "m.arange(3.0)"),
-    ("numba.cuda", "numba", "m.to_device(__import__('numpy').arange(3.0))"),
-    ("cuda.core", "cuda-core", None),
-    ("handoff", "handoff", None),
+    ("numpy", "numpy", "m.arange(3.0)", None, None),
+    (
+        "torch",
+        "torch",
+        "m.arange(3.0)",
+        "m.cuda.is_available() and m.arange(3.0, device='cuda')",
+        "m.cuda.Stream",
+    ),
+    (
+        "jax",
+        "jax",
+        f"m.device_put({NUMPY}.arange(3.0), m.devices('cpu')[0])",
+        "m.default_backend() == 'gpu' and m.numpy.arange(3.0)",
+        None,
+    ),
+    ("tensorflow", "tensorflow", "m.constant([1.0, 2.0])", None, None),
+    (
+        "paddle",
+        "paddlepaddle",
+        "m.to_tensor([1.0, 2.0], place='cpu')",
+        "m.device.is_compiled_with_cuda() and m.to_tensor([1.0, 2.0], place='gpu')",
+        "m.device.Stream",
+    ),
+    ("mlx.core", "mlx", "m.arange(3.0)", None, None),
+    ("tvm_ffi", "apache-tvm-ffi", f"m.from_dlpack({NUMPY}.arange(3.0))", None, None),
+    ("pyarrow", "pyarrow", "m.array([1.0, 2.0])", None, None),
+    ("array_api_strict", "array-api-strict", "m.arange(3.0)", None, None),
+    ("cupy", "cupy", None, "m.is_available() and m.arange(3.0)", "m.cuda.Stream"),
+    (
+        "numba.cuda",
+        "numba",
+        None,
+        f"m.is_available() and m.to_device({NUMPY}.arange(3.0))",
+        "m.cudadrv.driver.Stream",
+    ),
+    (
+        "cuda.core",
+        "cuda-core",
+        f"__import__('cuda.core.utils').core.utils.StridedMemoryView.from_dlpack({NUMPY}.arange(3.0), stream_ptr=-1)",
+        None,
+        "m.Stream",
+    ),
+    ("handoff", "handoff", "m.Array.zeros(3)", None, "m.Stream"),
 ]
 
 
@@ -55,24 +88,33 @@ def protocols(x: object) -> list[str]:
     return found
 
 
-def look(name: str, distribution: str, make: str | None) -> dict[str, object] | None:
+def look(
+    name: str, distribution: str, host: str | None, gpu: str | None, stream: str | None
+) -> dict[str, object] | None:
     """What is known of one library, or None if it is not installed."""
     try:
         version = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
-    entry: dict[str, object] = {"name": name, "version": version, "protocols": []}
+    entry: dict[str, object] = {"name": name, "version": version, "protocols": [], "stream": False}
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             m = importlib.import_module(name)
-            if make is not None:
-                entry["protocols"] = protocols(eval(make, {"m": m}))
+            if host is not None:
+                entry["protocols"] = protocols(eval(host, {"m": m}))
+            if stream is not None:
+                with contextlib.suppress(AttributeError):  # of another version, or built without GPUs
+                    entry["stream"] = hasattr(eval(stream, {"m": m}), "__cuda_stream__")
+            if gpu is not None:
+                array = eval(gpu, {"m": m})
+                if array is not False:
+                    entry["gpu"] = protocols(array)
     except Exception as e:
         entry["error"] = f"{type(e).__name__}: {e}".splitlines()[0]
     return entry
 
 
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # jax takes most of a GPU's memory otherwise
 print(
     json.dumps(
         {

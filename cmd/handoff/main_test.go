@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/device/soft"
+	"github.com/go-handoff/handoff/pathfinder"
 )
 
 // handoff runs one command line.
@@ -162,10 +167,102 @@ func TestDoctor(t *testing.T) {
 	}
 	require.Equal(t, []string{"go", "C compiler", "python"}, names)
 	for _, l := range d.Libraries {
-		if l.Name == "numpy" {
+		switch l.Name {
+		case "numpy":
 			require.Subset(t, l.Protocols, []string{"dlpack 1", "buffer", "array interface"})
+			require.False(t, l.Stream)
+		case "handoff":
+			require.Subset(t, l.Protocols, []string{"exchange table", "dlpack 1", "buffer"})
+			require.True(t, l.Stream)
 		}
+		require.Empty(t, l.Error, l.Name)
 	}
+}
+
+// TestDoctorDevices looks at the software device, and sees that it is no GPU.
+func TestDoctorDevices(t *testing.T) {
+	if err := soft.Enable(nil); errors.Is(err, soft.ErrNotSupported) { // see TestMain
+		t.Skip("needs the software device, which needs cgo on linux")
+	}
+	status, out, _ := handoff("doctor", "--json", "--python", "no-such-python")
+	require.Equal(t, 1, status, "python is missing")
+	var d diagnosis
+	require.NoError(t, json.Unmarshal([]byte(out), &d))
+	require.Equal(t, driverReport{OK: true, Provider: "soft", CUDA: "13.0"}, d.Driver)
+	require.Len(t, d.Devices, 2)
+	for i, dev := range d.Devices {
+		require.Equal(t, i, dev.Ordinal)
+		require.Contains(t, dev.Name, "software")
+		require.Equal(t, []int{1 - i}, dev.Peers)
+		require.NotZero(t, dev.Memory)
+		require.Regexp(t, "^GPU-[0-9a-f-]{36}$", dev.UUID)
+		require.Empty(t, dev.Error)
+	}
+	needs := map[string]need{}
+	for _, n := range d.Needs {
+		needs[n.For] = n
+		require.Equal(t, n.OK, len(n.Missing) == 0, n)
+		require.Equal(t, n.OK, n.Hint == "", n)
+	}
+	require.Equal(t, []string{"python"}, needs["Python modules written in Go"].Missing)
+	require.Equal(t, []string{"CUDA driver", "a device"}, needs["streams, memory and kernels on a GPU"].Missing)
+	_, out, _ = handoff("doctor", "--python", "no-such-python")
+	require.Contains(t, out, "Handoff software device")
+}
+
+// TestDoctorToolkit looks at a toolkit that has two files, and at none.
+func TestDoctorToolkit(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"include/cuda_runtime.h", "nvvm/libdevice/libdevice.10.bc"} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, nil, 0o644))
+	}
+	look := func(cuda string) (map[string]fileReport, map[string]need) {
+		f, err := pathfinder.New(&pathfinder.Options{Env: &pathfinder.Environment{
+			NoLoader: true, SystemDirs: []string{}, Executable: func() (string, error) { return "/x", nil },
+			Getenv: func(name string) string { return map[string]string{"CUDA_PATH": cuda}[name] },
+		}})
+		require.NoError(t, err)
+		d := diagnosis{Toolkit: toolkit(f)}
+		files, needs := map[string]fileReport{}, map[string]need{}
+		for _, f := range d.Toolkit {
+			files[f.Kind+" "+f.Name] = f
+		}
+		for _, n := range d.needs() {
+			needs[n.For] = n
+		}
+		return files, needs
+	}
+	files, needs := look(dir)
+	require.Equal(t, fileReport{Name: "cudart", Kind: "headers", OK: true, Path: filepath.Join(dir, "include"), Via: "CUDA_PATH"}, files["headers cudart"])
+	require.True(t, files["bitcode device"].OK)
+	require.False(t, files["library nvrtc"].OK)
+	if _, err := pathfinder.Load("nvrtc"); errors.Is(err, pathfinder.ErrNotSupported) {
+		require.Contains(t, files["library nvrtc"].Error, "in builds with cgo")
+		return
+	}
+	require.Contains(t, files["library nvrtc"].Places, "CUDA_PATH: "+filepath.Join(dir, "lib64", "libnvrtc.so.13")+": no such file")
+	require.Equal(t, []string{"nvvm"}, needs["compiling NVVM IR"].Missing)
+	require.Equal(t, []string{"nvrtc", "headers of cccl"}, needs["CUDA C++ that includes cuda_fp16.h and the like"].Missing)
+	require.Contains(t, needs["compiling CUDA C++"].Hint, "pip install nvidia-cuda-nvrtc")
+
+	files, needs = look("")
+	require.False(t, files["headers cudart"].OK)
+	require.Contains(t, files["headers cudart"].Places, "CUDA_PATH: CUDA_PATH, CUDA_HOME: not set")
+	for purpose, n := range needs {
+		require.False(t, n.OK, purpose)
+	}
+}
+
+// TestDoctorWithoutDriver says why there is none.
+func TestDoctorWithoutDriver(t *testing.T) {
+	r, devices := driverAndDevices(func() (*driver.Driver, error) {
+		return driver.Open(&driver.Options{Provider: driver.ProviderCUDA, Path: filepath.Join(t.TempDir(), "libcuda.so.1")})
+	})
+	require.False(t, r.OK)
+	require.Contains(t, r.Error, "no CUDA driver")
+	require.Empty(t, devices)
 }
 
 func TestDoctorWithoutPython(t *testing.T) {
