@@ -55,7 +55,8 @@ LIBRARIES = [
     (
         "cuda.core",
         "cuda-core",
-        f"__import__('cuda.core.utils').core.utils.StridedMemoryView.from_dlpack({NUMPY}.arange(3.0), stream_ptr=-1)",
+        "__import__('cuda.core.utils').core.utils.StridedMemoryView"
+        f".from_dlpack({NUMPY}.arange(3.0), stream_ptr=-1)",
         None,
         "m.Stream",
     ),
