@@ -42,8 +42,9 @@
 //
 // An event ([Event.IPCHandle], [Context.OpenIPCEvent]) orders work of two
 // processes, and buffers of a shareable pool are used by both ([DevicePool.FD],
-// [DevicePool.Share], [Device.OpenPool], [DevicePool.Open]). The software device
-// is one process's: there these give [ErrNotSupported].
+// [DevicePool.Share], [Device.OpenPool], [DevicePool.Open]). Events and pools of the
+// software device are one process's: there these give [ErrNotSupported]. Memory
+// outside of pools is shared on both ([Buffer.Share], [OpenMemory]).
 //
 // # Errors
 //

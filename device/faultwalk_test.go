@@ -541,6 +541,13 @@ var walked = []testdriver.Operation{
 		return errors.Join(first(f.pool.Attribute(driver.MemPoolAttrReuseFollowEventDependencies)),
 			f.pool.SetAttribute(driver.MemPoolAttrReleaseThreshold, 0), first(f.pool.Used()), first(f.pool.Reserved()), f.pool.Trim(0))
 	})},
+	{Name: "Buffer.Share", Do: with(func(f *walkFixture) error {
+		m, err := f.plain.Share()
+		if err == nil && m.Size != 256 {
+			err = fmt.Errorf("%+v", m)
+		}
+		return err
+	})},
 	{Name: "DevicePool.SetAccess", Covers: []string{"DevicePool.CanAccess"}, Do: with(func(f *walkFixture) error {
 		return errors.Join(f.pool.SetAccess(f.peer, true), first(f.pool.CanAccess(f.peer)), f.pool.SetAccess(f.peer, false))
 	})},
@@ -579,7 +586,8 @@ func TestFaultWalk(t *testing.T) {
 			"a registry":                 "EventOf",
 			"a map":                      "Properties.*",
 			"counters":                   "Stats",
-			"the software device has no sharing between processes: it always fails": "Event.IPCHandle Context.OpenIPCEvent Device.OpenPool DevicePool.FD DevicePool.Open DevicePool.Share",
+			"needs another process: see TestMemoryOfAnotherProcess":                   "OpenMemory",
+			"the software device has no sharing of events and pools: it always fails": "Event.IPCHandle Context.OpenIPCEvent Device.OpenPool DevicePool.FD DevicePool.Open DevicePool.Share",
 		},
 		Typed: func(err error, code driver.Result) error {
 			var e *device.Error

@@ -134,7 +134,7 @@ func child(mode string) int {
 		fmt.Println("faults: ok")
 		return 0
 	}
-	if f := map[string]func() error{"event": eventChild, "pool": poolChild}[mode]; f != nil {
+	if f := map[string]func() error{"event": eventChild, "pool": poolChild, "memory": memoryChild}[mode]; f != nil {
 		if err := f(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

@@ -48,9 +48,10 @@
 //
 // # What it does not have
 //
-// Arrays, textures and surfaces, virtual memory management, memory and events shared between
+// Arrays, textures and surfaces, virtual memory management, events and pools shared between
 // processes, the device linker, tensor maps, and code for real GPUs: those calls answer NOT_SUPPORTED,
-// loading real code NO_BINARY_FOR_GPU.
+// loading real code NO_BINARY_FOR_GPU. Memory outside of pools is shared between processes of one user on
+// Linux (cuIpcGetMemHandle).
 //
 // # Environment
 //

@@ -75,6 +75,32 @@ func ho_soft_cuMemGetAddressRange(base *C.ho_devptr, size *C.size_t, p C.ho_devp
 	})
 }
 
+//export ho_soft_cuIpcGetMemHandle
+func ho_soft_cuIpcGetMemHandle(out *C.ho_ipc_mem_handle, p C.ho_devptr) C.ho_result {
+	return call("cuIpcGetMemHandle", func(e *eng, t *thr) code {
+		h, c := e.IPCGetMem(t, uint64(p))
+		// SAFETY: both are 64 plain bytes.
+		return put((*engine.IPCHandle)(unsafe.Pointer(out)), h, c)
+	})
+}
+
+//export ho_soft_cuIpcOpenMemHandle
+func ho_soft_cuIpcOpenMemHandle(out *C.ho_devptr, h C.ho_ipc_mem_handle, flags C.uint32_t) C.ho_result {
+	return call("cuIpcOpenMemHandle", func(e *eng, t *thr) code {
+		if out == nil {
+			return invalid
+		}
+		// SAFETY: both are 64 plain bytes.
+		p, c := e.IPCOpenMem(t, *(*engine.IPCHandle)(unsafe.Pointer(&h)), uint32(flags))
+		return put(out, C.ho_devptr(p), c)
+	})
+}
+
+//export ho_soft_cuIpcCloseMemHandle
+func ho_soft_cuIpcCloseMemHandle(p C.ho_devptr) C.ho_result {
+	return call("cuIpcCloseMemHandle", func(e *eng, t *thr) code { return e.IPCCloseMem(t, uint64(p)) })
+}
+
 //export ho_soft_cuMemAllocHost
 func ho_soft_cuMemAllocHost(out *C.ho_word, n C.size_t) C.ho_result {
 	return call("cuMemAllocHost", func(e *eng, t *thr) code {
@@ -441,8 +467,9 @@ func pointerAttr(p *engine.PointerInfo, attr C.int, out unsafe.Pointer) code {
 		flag(p.Managed)
 	case C.HO_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		num(p.Device)
-	case C.HO_CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, C.HO_CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
-		C.HO_CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+	case C.HO_CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		flag(p.IPC)
+	case C.HO_CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, C.HO_CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		flag(false)
 	case C.HO_CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		word(p.Base)

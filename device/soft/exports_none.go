@@ -109,21 +109,6 @@ func ho_soft_cuIpcOpenEventHandle(_1 *C.ho_event, _2 C.ho_ipc_event_handle) C.ho
 	return unsupported("cuIpcOpenEventHandle")
 }
 
-//export ho_soft_cuIpcGetMemHandle
-func ho_soft_cuIpcGetMemHandle(_1 *C.ho_ipc_mem_handle, _2 C.ho_devptr) C.ho_result {
-	return unsupported("cuIpcGetMemHandle")
-}
-
-//export ho_soft_cuIpcOpenMemHandle
-func ho_soft_cuIpcOpenMemHandle(_1 *C.ho_devptr, _2 C.ho_ipc_mem_handle, _3 C.uint32_t) C.ho_result {
-	return unsupported("cuIpcOpenMemHandle")
-}
-
-//export ho_soft_cuIpcCloseMemHandle
-func ho_soft_cuIpcCloseMemHandle(_1 C.ho_devptr) C.ho_result {
-	return unsupported("cuIpcCloseMemHandle")
-}
-
 //export ho_soft_cuLinkCreate
 func ho_soft_cuLinkCreate(_1 C.uint32_t, _2 *C.int, _3 *C.ho_word, _4 *C.ho_link_state) C.ho_result {
 	return unsupported("cuLinkCreate")

@@ -15,6 +15,7 @@ type arena struct {
 	pub   uint64 // first public address
 	priv  []byte // the bytes
 	guard []byte // the public range; never touched
+	file  int    // what priv maps, for other processes; -1 if it is private
 	free  []span // sorted, never adjacent
 	left  uint64
 }
@@ -22,7 +23,7 @@ type arena struct {
 type span struct{ off, n uint64 }
 
 func newArena(n uint64) (*arena, error) {
-	a := &arena{free: []span{{0, n}}, left: n}
+	a := &arena{file: -1, free: []span{{0, n}}, left: n}
 	if err := a.open(n); err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (a *arena) release(off, n uint64) {
 	lo := (off + arenaGrain - 1) &^ (arenaGrain - 1)
 	hi := (off + n) &^ (arenaGrain - 1)
 	if lo < hi {
-		a.discard(a.priv[lo:hi])
+		a.discard(lo, hi-lo)
 	}
 }
 

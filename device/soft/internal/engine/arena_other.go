@@ -16,8 +16,15 @@ func (a *arena) open(n uint64) error {
 
 func (a *arena) close() { a.priv = nil }
 
-func (a *arena) discard([]byte) {}
+func (a *arena) discard(_, _ uint64) {}
 
 func mapHost(n uint64) ([]byte, error) { return make([]byte, n), nil }
 
 func unmapHost([]byte) {}
+
+// describe says that memory is not shared here.
+func (a *arena) describe() (ipcFile, bool) { return ipcFile{}, false }
+
+func mapShared(ipcMemory) (*shared, Code) { return nil, NotSupported }
+
+func (m *shared) unmap() {}

@@ -30,6 +30,7 @@ type alloc struct {
 	reserved   uint64 // device memory: bytes taken from the arena
 	syncOps    bool
 	owner      *module // a global variable: freed with its module only
+	foreign    *shared // memory of another process
 
 	// Guarded by space.mu.
 	freeing bool // a stream-ordered free is queued
@@ -118,7 +119,10 @@ func (s *space) live() int {
 func (s *space) closeAll() {
 	s.mu.Lock()
 	for _, a := range s.sorted {
-		if a.host != nil && a.kind != memRegistered {
+		switch {
+		case a.foreign != nil:
+			a.foreign.unmap()
+		case a.host != nil && a.kind != memRegistered:
 			unmapHost(a.host)
 		}
 	}
@@ -144,6 +148,8 @@ func (s *space) dropContext(c *Context) {
 // giveBackLocked returns the memory of a removed allocation to where it came from.
 func (s *space) giveBackLocked(a *alloc) {
 	switch {
+	case a.foreign != nil:
+		a.foreign.unmap()
 	case a.kind == memDevice && a.pool == nil:
 		a.dev.arena.release(a.base-a.dev.arena.pub, a.reserved)
 	case a.host != nil && a.kind != memRegistered:
@@ -232,9 +238,25 @@ func (e *Engine) MemFree(t *Thread, addr uint64) Code {
 		return code
 	}
 	a, ok := e.space.find(addr)
-	if !ok || a.base != addr || a.kind != memDevice && a.kind != memManaged || a.owner != nil {
+	if !ok || a.base != addr || a.kind != memDevice && a.kind != memManaged || a.owner != nil || a.foreign != nil {
 		return InvalidValue
 	}
+	e.waitFor(a, c)
+	e.hostFreed(a, "cuMemFree")
+	if a.pool != nil {
+		return e.poolFreeNow(a)
+	}
+	e.space.mu.Lock()
+	defer e.space.mu.Unlock()
+	if !e.space.removeLocked(a) {
+		return InvalidValue
+	}
+	e.space.giveBackLocked(a)
+	return Success
+}
+
+// waitFor waits for the work of the device of a and of the context c.
+func (e *Engine) waitFor(a *alloc, c *Context) {
 	e.mu.Lock()
 	tails := c.tails()
 	over := e.passed(nil, c)
@@ -249,17 +271,6 @@ func (e *Engine) MemFree(t *Thread, addr uint64) Code {
 		t.wait()
 	}
 	e.learned(over)
-	e.hostFreed(a, "cuMemFree")
-	if a.pool != nil {
-		return e.poolFreeNow(a)
-	}
-	e.space.mu.Lock()
-	defer e.space.mu.Unlock()
-	if !e.space.removeLocked(a) {
-		return InvalidValue
-	}
-	e.space.giveBackLocked(a)
-	return Success
 }
 
 // AddressRange is cuMemGetAddressRange.
@@ -592,6 +603,7 @@ type PointerInfo struct {
 	Base, Size         uint64
 	Pool               Handle
 	BlockID            uint64
+	IPC                bool // cuIpcGetMemHandle takes it
 }
 
 // Pointer describes the allocation that contains addr; Known is false for memory that the
@@ -622,6 +634,7 @@ func (e *Engine) Pointer(addr uint64) PointerInfo {
 	if a.pool != nil {
 		p.Pool = a.pool.h
 	}
+	p.IPC = a.shareable() && a.dev.arena.file >= 0
 	return p
 }
 
