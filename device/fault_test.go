@@ -64,7 +64,7 @@ func TestFaults(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, exe)
-	cmd.Env = append(os.Environ(), "DEVICE_TEST_CHILD=faults", "HANDOFF_DRIVER=")
+	cmd.Env = append(os.Environ(), "DEVICE_TEST_CHILD=faults", "HANDOFF_DRIVER=", "HANDOFF_CHECK=")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Contains(t, string(out), "faults: ok")

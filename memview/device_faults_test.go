@@ -25,6 +25,7 @@ func TestPerThreadStreams(t *testing.T) {
 	s := newStream(t, d)
 	ctx := must(d.PrimaryContext())
 	b := allocate(t, memoryOf(t, d), 64, s)
+	require.NoError(t, s.Synchronize(background)) // others may use the memory from now on
 	t.Run("B195 B201 the number 2 is passed, on its thread", func(t *testing.T) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

@@ -302,6 +302,7 @@ func TestOrderWithNothingPending(t *testing.T) {
 	d := openDevice(t, 0)
 	s := newStream(t, d)
 	b := allocate(t, memoryOf(t, d), 64, s)
+	require.NoError(t, s.Synchronize(background)) // others may use the memory from now on
 	t.Run("R183 stream None", func(t *testing.T) {
 		requireEdges(t, 0, func() {
 			v := must(memview.FromCAI(caiOf(uintptr(b.Ptr()), 16, cai.NoStream), memview.Unowned(), stream.On(s.View()), nil))

@@ -140,7 +140,7 @@ var huntCases = map[string]huntCase{
 		h.ok(h.MemsetD2D8Async(h.c, h.p+31, 64, 2, 32, 63, h.b))
 	}, 1, 1},
 	"kernels that read":  {func(h *hunted) { h.launch(h.sum, h.p, 1024, h.a); h.launch(h.sum, h.p, 1024, h.b) }, 0, 0},
-	"kernel that writes": {func(h *hunted) { h.launch(h.scale, h.p, 1024, h.a); h.launch(h.sum, h.p, 1024, h.b) }, 1, 1},
+	"kernel that writes": {func(h *hunted) { h.launch(h.scale, h.p, 1024, h.a); h.launch(h.sum, h.p, 1024, h.b) }, 1, 0},
 	"kernels on two halves": {func(h *hunted) {
 		h.launch(h.scale, h.p, 512, h.a)
 		h.launch(h.scale, h.p+2048, 512, h.b)
@@ -187,6 +187,17 @@ var huntCases = map[string]huntCase{
 		h.ok(h.StreamWriteValue32(h.c, h.a, w, 1, 0))
 		h.ok(h.StreamWaitValue32(h.c, h.b, w, 1, 1))
 		h.get(h.b)
+	}, 0, 0},
+	"word waited for before it is written": {func(h *hunted) {
+		w := alloc(h.t, h.Driver, h.c, 4)
+		h.ok(h.MemsetD8Async(h.c, w, 0, 4, h.a))
+		h.ok(h.StreamSynchronize(h.c, h.a))
+		h.ok(h.StreamWaitValue32(h.c, h.b, w, 2, 0))
+		h.get(h.b)
+		h.set(h.a)
+		h.ok(h.StreamWriteValue32(h.c, h.a, w, 1, 0)) // not yet
+		h.ok(h.StreamWriteValue32(h.c, h.a, w, 2, 0))
+		h.ok(h.StreamSynchronize(h.c, h.b))
 	}, 0, 0},
 	"blocking copy": {func(h *hunted) {
 		h.set(h.a)

@@ -47,11 +47,8 @@ func (m *regions) at(addr uint64) *region {
 	return nil
 }
 
-// insert adds a region in place of all that overlap it.
-func (m *regions) insert(at Range, label string, o *Op) {
-	if at.Len == 0 {
-		return
-	}
+// remove drops all regions that overlap a range, and returns where in the order it lies.
+func (m *regions) remove(at Range) int {
 	i := m.index(at.Addr)
 	j := i
 	for j < len(m.sorted) && m.sorted[j].base < at.Addr+at.Len {
@@ -61,12 +58,22 @@ func (m *regions) insert(at Range, label string, o *Op) {
 		}
 		j++
 	}
+	m.sorted = slices.Delete(m.sorted, i, j)
+	return i
+}
+
+// insert adds a region in place of all that overlap it.
+func (m *regions) insert(at Range, label string, o *Op) {
+	if at.Len == 0 {
+		return
+	}
+	i := m.remove(at)
 	r := &region{base: at.Addr, size: at.Len, label: label}
 	if o != nil {
 		r.segs = []seg{{lo: at.Addr, hi: at.Addr + at.Len, write: ref{op: o, kind: Alloc}}}
 		m.segments++
 	}
-	m.sorted = slices.Replace(m.sorted, i, j, r)
+	m.sorted = slices.Insert(m.sorted, i, r)
 }
 
 // maxGone is how many freed allocations are kept to see late uses of them.

@@ -281,6 +281,13 @@ func (h *Hunter) Learn(ops ...*Op) {
 	}
 }
 
+// Learned says whether the host knows that work is over.
+func (h *Hunter) Learned(o *Op) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return o.Stream.settled != 0 || h.known.of(o.Stream) >= o.Seq
+}
+
 // before says whether a comes before b by an edge or by being in one stream.
 func (h *Hunter) before(a, b ref) bool {
 	ao, bo := a.op, b.op
@@ -510,6 +517,25 @@ func (h *Hunter) Knows(addr uint64) bool {
 	defer h.mu.Unlock()
 	r := h.mem.at(addr)
 	return r != nil && !r.gone
+}
+
+// Memory is the memory that an address lies in, as it was allocated, and whether it is there still or
+// freed; its length is 0 if nobody told of it.
+func (h *Hunter) Memory(addr uint64) (at Range, live bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.mem.at(addr)
+	if r == nil {
+		return Range{}, false
+	}
+	return Range{r.base, r.size}, !r.gone
+}
+
+// ForgetRange drops all memory that has bytes in a range: who uses these addresses now is not known.
+func (h *Hunter) ForgetRange(at Range) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mem.remove(at)
 }
 
 // ForgetMemory drops memory that begins at an address, if it has this label.

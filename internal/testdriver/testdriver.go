@@ -33,8 +33,34 @@ func Open(t testing.TB) *driver.Driver {
 	}
 	d, err := driver.Default()
 	require.NoError(t, err)
+	layer(t, d)
 	return d
 }
+
+// expected are the reports of the checking layer, by number, of tests that leave synchronization out on purpose.
+var expected sync.Map
+
+// layer fails a test for what the checking layer of the driver (HANDOFF_CHECK) reports meanwhile.
+func layer(t testing.TB, d *driver.Driver) {
+	if !d.Checked() {
+		return
+	}
+	if _, ok := checkedByLayer.LoadOrStore(t.Name(), true); ok {
+		return
+	}
+	mark := len(d.Races())
+	t.Cleanup(func() {
+		checkedByLayer.Delete(t.Name())
+		races := d.Races()
+		for i := mark; i < len(races); i++ {
+			if _, ok := expected.Load(i); !ok {
+				t.Errorf("the checking layer: %s", &races[i])
+			}
+		}
+	})
+}
+
+var checkedByLayer sync.Map
 
 // checked are the tests that hunt for missing synchronization already.
 var checked sync.Map
@@ -54,9 +80,17 @@ func check(t testing.TB) {
 }
 
 // Racy says that a test leaves synchronization out on purpose: on the software device the hunt has
-// to find it.
+// to find it. The checking layer, which sees less, may.
 func Racy(t testing.TB) {
 	t.Helper()
+	if d, err := driver.Default(); err == nil && d.Checked() {
+		mark := len(d.Races())
+		t.Cleanup(func() {
+			for i := mark; i < len(d.Races()); i++ {
+				expected.Store(i, true)
+			}
+		})
+	}
 	if Real() || !softBuilt {
 		return
 	}

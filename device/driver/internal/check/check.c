@@ -52,6 +52,15 @@ int ck_stream(ho_stream s, ho_context cur, ho_context *ctx, int *device, uint32_
 	return 1;
 }
 
+uint64_t ck_buffer(uint64_t addr)
+{
+	uint64_t id = 0;
+
+	if (real->cuPointerGetAttribute == NULL || real->cuPointerGetAttribute(&id, HO_CU_POINTER_ATTRIBUTE_BUFFER_ID, addr) != HO_CUDA_SUCCESS)
+		return 0;
+	return id;
+}
+
 int ck_params(ho_word fn, uint64_t *offset, uint64_t *size, int n)
 {
 	int i;
@@ -157,13 +166,63 @@ WRAP(cuMemAllocManaged, (ho_devptr * p, size_t n, uint32_t f), (p, n, f), MADE(*
 BEFORE(cuMemFree, (ho_devptr p), (p), GONE(p))
 BEFORE(cuMemFreeHost, (ho_word p), (p), GONE(p))
 BEFORE(cuMemHostUnregister, (ho_word p), (p), GONE(p))
+/* What a graph allocates comes and goes with its launches, which nobody looks into. */
+#define UNKNOWN(addr, n) note((ck_note){.kind = CK_UNKNOWN, .dst = line((uint64_t)(addr), n)})
 #define MADE_IN(q, addr, n) \
 	if (!captures(q)) \
-	note((ck_note){.kind = CK_ALLOC_IN, .stream = q, .dst = line(addr, n)})
+		note((ck_note){.kind = CK_ALLOC_IN, .stream = q, .dst = line(addr, n)}); \
+	else \
+		UNKNOWN(addr, n)
 WRAP(cuMemAllocAsync, (ho_devptr * p, size_t n, ho_stream q), (p, n, q), MADE_IN(q, *p, n))
 WRAP(cuMemAllocFromPoolAsync, (ho_devptr * p, size_t n, ho_mem_pool m, ho_stream q), (p, n, m, q), MADE_IN(q, *p, n))
 BEFORE(cuMemFreeAsync, (ho_devptr p, ho_stream q), (p, q),
        if (!captures(q)) note((ck_note){.kind = CK_FREE_IN, .stream = q, .dst = line(p, 0)}))
+
+/* Memory that somebody else has allocated, of code's if it is not 0. How large it is the driver says where n is 0. */
+static void found(uint64_t addr, size_t n, ho_word code)
+{
+	ho_devptr base = addr;
+
+	if (n == 0 && (real->cuMemGetAddressRange == NULL || real->cuMemGetAddressRange(&base, &n, addr) != HO_CUDA_SUCCESS || n == 0))
+		UNKNOWN(addr, 1);
+	else
+		note((ck_note){.kind = CK_FOUND, .fn = code, .dst = line(base, n)});
+}
+
+WRAP(cuMemPoolImportPointer, (ho_devptr * p, ho_mem_pool m, ho_mem_pool_ptr_export *d), (p, m, d), found(*p, 0, 0))
+WRAP(cuIpcOpenMemHandle, (ho_devptr * p, ho_ipc_mem_handle h, uint32_t f), (p, h, f), found(*p, 0, 0); note((ck_note){.kind = CK_OPENED, .dst = line(*p, 0)}))
+BEFORE(cuIpcCloseMemHandle, (ho_devptr p), (p), note((ck_note){.kind = CK_CLOSED, .dst = line(p, 0)}))
+WRAP(cuMemMap, (ho_devptr p, size_t n, size_t at, ho_mem_handle h, uint64_t f), (p, n, at, h, f), found(p, n, 0))
+BEFORE(cuMemUnmap, (ho_devptr p, size_t n), (p, n), note((ck_note){.kind = CK_FREE, .dst = line(p, n)}))
+#define VARIABLE(code, p, n) \
+	if (p != NULL) \
+	found(*p, n != NULL ? *n : 0, code)
+WRAP(cuModuleGetGlobal, (ho_devptr * p, size_t *n, ho_module m, char *name), (p, n, m, name), VARIABLE(m, p, n))
+WRAP(cuLibraryGetGlobal, (ho_devptr * p, size_t *n, ho_library l, char *name), (p, n, l, name), VARIABLE(l, p, n))
+WRAP(cuLibraryGetManaged, (ho_devptr * p, size_t *n, ho_library l, char *name), (p, n, l, name), VARIABLE(l, p, n))
+BEFORE(cuModuleUnload, (ho_module m), (m), note((ck_note){.kind = CK_CODE_END, .fn = m}))
+BEFORE(cuLibraryUnload, (ho_library l), (l), note((ck_note){.kind = CK_CODE_END, .fn = l}))
+WRAP(cuGraphAddMemAllocNode, (ho_graph_node * x, ho_graph g, ho_graph_node *d, size_t n, ho_mem_alloc_node_params *p), (x, g, d, n, p),
+     UNKNOWN(p->dptr, p->bytes))
+WRAP(cuGraphAddNode, (ho_graph_node * x, ho_graph g, ho_graph_node *d, ho_graph_edge_data *e, size_t n, ho_graph_node_params *p), (x, g, d, e, n, p),
+     if (p->type == HO_CU_GRAPH_NODE_TYPE_MEM_ALLOC) UNKNOWN(p->u.alloc.dptr, p->u.alloc.bytes))
+
+/* ---- Contexts ------------------------------------------------------------ */
+BEFORE(cuCtxDestroy, (ho_context c), (c), note((ck_note){.kind = CK_CONTEXT_END, .fn = c}))
+BEFORE(cuDevicePrimaryCtxReset, (ho_device d), (d), note((ck_note){.kind = CK_CONTEXT_END, .number = (uint64_t)d}))
+
+static ho_result ck_cuDevicePrimaryCtxRelease(ho_device d)
+{
+	ho_result st = real->cuDevicePrimaryCtxRelease(d);
+	uint32_t flags = 0;
+	int active = 0;
+
+	/* Only the last release ends it. */
+	if (st == HO_CUDA_SUCCESS && real->cuDevicePrimaryCtxGetState != NULL &&
+	    real->cuDevicePrimaryCtxGetState(d, &flags, &active) == HO_CUDA_SUCCESS && !active)
+		note((ck_note){.kind = CK_CONTEXT_END, .number = (uint64_t)d});
+	return st;
+}
 
 /* ---- Streams and events -------------------------------------------------- */
 #define KNOWN(k, ...) note((ck_note){.kind = k, __VA_ARGS__})
@@ -173,6 +232,13 @@ WRAP(cuEventRecordWithFlags, (ho_event e, ho_stream q, uint32_t f), (e, q, f),
      if (!captures(q)) KNOWN(CK_RECORD, .event = e, .stream = q))
 WRAP(cuStreamWaitEvent, (ho_stream q, ho_event e, uint32_t f), (q, e, f),
      if (!captures(q)) KNOWN(CK_WAIT, .event = e, .stream = q))
+#define WORDS(bits) \
+	WRAP(cuStreamWriteValue##bits, (ho_stream q, ho_devptr p, uint##bits##_t v, uint32_t f), (q, p, v, f), \
+	     if (!captures(q)) KNOWN(CK_WORD, .stream = q, .dst = line(p, bits / 8), .number = v)) \
+	WRAP(cuStreamWaitValue##bits, (ho_stream q, ho_devptr p, uint##bits##_t v, uint32_t f), (q, p, v, f), \
+	     if (!captures(q)) KNOWN(CK_WORD_WAIT, .stream = q, .dst = line(p, bits / 8), .number = v, .sync = (int)(f & 3)))
+WORDS(32)
+WORDS(64)
 WRAP(cuStreamQuery, (ho_stream q), (q), KNOWN(CK_STREAM_IS, .stream = q))
 WRAP(cuEventQuery, (ho_event e), (e), KNOWN(CK_EVENT_IS, .event = e))
 
@@ -192,6 +258,7 @@ WAITS(cuStreamSynchronize, (ho_stream q), (q), .kind = CK_STREAM_IS, .sync = 1, 
 WAITS(cuEventSynchronize, (ho_event e), (e), .kind = CK_EVENT_IS, .sync = 1, .event = e)
 WAITS(cuCtxSynchronize, (void), (), .kind = CK_CONTEXT_IS, .sync = 1)
 BEFORE(cuStreamDestroy, (ho_stream q), (q), KNOWN(CK_STREAM_END, .stream = q))
+BEFORE(cuEventDestroy, (ho_event e), (e), KNOWN(CK_EVENT_END, .event = e))
 
 /* ---- Kernels, graphs, host functions ------------------------------------- */
 #define LAUNCHED(q, f, p, e) \
@@ -247,7 +314,11 @@ static ho_result ck_cuLaunchHostFunc(ho_stream q, ho_host_fn fn, ho_word user)
 	X(cuMemsetD16) X(cuMemsetD16Async) X(cuMemsetD2D16) X(cuMemsetD2D16Async) X(cuMemsetD32) X(cuMemsetD32Async) X(cuMemsetD2D32) \
 	X(cuMemsetD2D32Async) X(cuMemAlloc) X(cuMemAllocPitch) X(cuMemAllocHost) X(cuMemHostAlloc) X(cuMemHostRegister) \
 	X(cuMemAllocManaged) X(cuMemFree) X(cuMemFreeHost) X(cuMemHostUnregister) X(cuMemAllocAsync) X(cuMemAllocFromPoolAsync) \
-	X(cuMemFreeAsync) X(cuEventRecord) X(cuEventRecordWithFlags) X(cuStreamWaitEvent) X(cuStreamQuery) X(cuEventQuery) \
+	X(cuMemFreeAsync) X(cuMemPoolImportPointer) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) X(cuMemMap) X(cuMemUnmap) \
+	X(cuModuleGetGlobal) X(cuLibraryGetGlobal) X(cuLibraryGetManaged) X(cuModuleUnload) X(cuLibraryUnload) \
+	X(cuGraphAddMemAllocNode) X(cuGraphAddNode) X(cuCtxDestroy) X(cuDevicePrimaryCtxReset) X(cuDevicePrimaryCtxRelease) \
+	X(cuEventDestroy) X(cuEventRecord) X(cuEventRecordWithFlags) X(cuStreamWaitEvent) X(cuStreamWriteValue32) X(cuStreamWriteValue64) \
+	X(cuStreamWaitValue32) X(cuStreamWaitValue64) X(cuStreamQuery) X(cuEventQuery) \
 	X(cuStreamSynchronize) X(cuEventSynchronize) X(cuCtxSynchronize) X(cuStreamDestroy) X(cuLaunchKernel) \
 	X(cuLaunchCooperativeKernel) X(cuLaunchKernelEx) X(cuGraphLaunch) X(cuLaunchHostFunc)
 

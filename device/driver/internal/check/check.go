@@ -12,6 +12,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -29,14 +30,53 @@ var state struct {
 	events  map[C.ho_event]*hunt.Op
 	kernels map[C.ho_word][]param
 	waits   map[uint64][]*hunt.Op // under way, and host functions that have not run
+	words   map[uint64]written    // the last value of a word of memory that a stream has written
+	pending []wordWait
+	globals map[C.ho_word][]hunt.Range // the variables of a library that somebody has asked for
+	opened  map[uint64]int             // how often memory of other processes is open, by address
+	freed   map[uint64]uint64          // the driver's numbers of freed allocations, by address
 	silent  func(user uintptr) bool
 	next    uint64
 }
+
+// maxFreed is how many numbers of freed allocations are kept; the hunt does not keep more of them either.
+const maxFreed = 4096
 
 type streamKey struct {
 	ctx    C.ho_context
 	handle C.ho_stream
 }
+
+type written struct {
+	op    *hunt.Op
+	value uint64
+}
+
+// wordWait is a stream that waits until a word of memory has a value.
+type wordWait struct {
+	late *hunt.Late
+	op   *hunt.Op
+	addr uint64
+	size uint64
+	want uint64
+	how  C.int
+}
+
+// over says whether the value of the word ends the wait.
+func (w *wordWait) over(v uint64) bool {
+	switch w.how {
+	case C.HO_CU_STREAM_WAIT_VALUE_EQ:
+		return v == w.want
+	case C.HO_CU_STREAM_WAIT_VALUE_AND:
+		return v&w.want != 0
+	case C.HO_CU_STREAM_WAIT_VALUE_NOR:
+		return ^(v|w.want)<<(64-8*w.size) != 0
+	}
+	return int64((v-w.want)<<(64-8*w.size)) >= 0
+}
+
+// maxWords is how many words, and waits for words, are kept.
+const maxWords = 4096
 
 type param struct{ off, size uint64 }
 
@@ -60,6 +100,10 @@ func Table(behind unsafe.Pointer, silent func(user uintptr) bool) (unsafe.Pointe
 	state.events = make(map[C.ho_event]*hunt.Op)
 	state.kernels = make(map[C.ho_word][]param)
 	state.waits = make(map[uint64][]*hunt.Op)
+	state.words = make(map[uint64]written)
+	state.globals = make(map[C.ho_word][]hunt.Range)
+	state.opened = make(map[uint64]int)
+	state.freed = make(map[uint64]uint64)
 	state.silent = silent
 	state.table = unsafe.Pointer(C.ck_table((*C.ho_cuda_table)(behind)))
 	return state.table, state.h, nil
@@ -184,6 +228,43 @@ func pointers(n *C.ck_note) (r []hunt.Access) {
 	return r
 }
 
+// renew forgets freed memory where by now somebody else has made memory at the same address, whose
+// call nobody saw: another library, say. The driver never gives the number of an allocation again.
+func renew(acc []hunt.Access) []hunt.Access {
+	var last hunt.Range
+	for _, a := range acc {
+		if a.Addr-last.Addr < last.Len {
+			continue
+		}
+		at, live := state.h.Memory(a.Addr)
+		if last = at; at.Len == 0 || live {
+			continue
+		}
+		if id := uint64(C.ck_buffer(C.uint64_t(a.Addr))); id != 0 && id != state.freed[at.Addr] {
+			state.h.ForgetRange(at)
+		}
+	}
+	return acc
+}
+
+// free notes that memory goes, all of it that begins in a range: by work in a stream or by the host.
+func free(o *hunt.Op, at hunt.Range) {
+	for end := at.Addr + max(at.Len, 1); at.Addr < end; {
+		m, live := state.h.Memory(at.Addr)
+		if m.Len == 0 {
+			break
+		}
+		if live {
+			if len(state.freed) >= maxFreed {
+				clear(state.freed) // late uses of them are reported less often, never more
+			}
+			state.freed[m.Addr] = uint64(C.ck_buffer(C.uint64_t(m.Addr)))
+			state.h.Release(o, here("free"), hunt.Range{Addr: m.Addr})
+		}
+		at.Addr = m.Addr + m.Len
+	}
+}
+
 func here(kind string) hunt.Desc { return hunt.Desc{Kind: kind, Site: hunt.Callers(2)} }
 
 // ckNote is told by check.c of what was done, on the thread that did it.
@@ -197,13 +278,13 @@ func ckNote(n *C.ck_note) C.uint64_t {
 	case C.CK_COPY:
 		s := stream(n.ctx, n.stream)
 		o := h.Submit(s, here("copy"), after(s)...)
-		h.Touch(o, rows(&n.dst, hunt.Write, rows(&n.src, hunt.Read, nil)))
+		h.Touch(o, renew(rows(&n.dst, hunt.Write, rows(&n.src, hunt.Read, nil))))
 		if n.sync == 2 || n.sync == 1 && !h.Knows(uint64(n.dst.addr)) {
-			h.Learn(o) // to pageable memory: the call has waited
+			learn(o) // to pageable memory: the call has waited
 		}
 	case C.CK_SET:
 		s := stream(n.ctx, n.stream)
-		h.Touch(h.Submit(s, here("memset"), after(s)...), rows(&n.dst, hunt.Write, nil))
+		h.Touch(h.Submit(s, here("memset"), after(s)...), renew(rows(&n.dst, hunt.Write, nil)))
 	case C.CK_LAUNCH:
 		s := stream(n.ctx, n.stream)
 		h.Touch(h.Submit(s, here("kernel"), after(s)...), pointers(n))
@@ -219,7 +300,7 @@ func ckNote(n *C.ck_note) C.uint64_t {
 		}
 		return C.uint64_t(state.next)
 	case C.CK_HOST_RUNS:
-		h.Learn(state.waits[uint64(n.number)]...)
+		learn(state.waits[uint64(n.number)]...)
 		delete(state.waits, uint64(n.number))
 	case C.CK_ALLOC:
 		h.Allocate(nil, hunt.Range{Addr: uint64(n.dst.addr), Len: uint64(n.dst.width)}, "memory")
@@ -227,18 +308,72 @@ func ckNote(n *C.ck_note) C.uint64_t {
 		s := stream(n.ctx, n.stream)
 		o := h.Submit(s, here("allocation"), after(s)...)
 		h.Allocate(o, hunt.Range{Addr: uint64(n.dst.addr), Len: uint64(n.dst.width)}, "pool memory")
+	case C.CK_FOUND:
+		at := hunt.Range{Addr: uint64(n.dst.addr), Len: uint64(n.dst.width)}
+		if m, live := h.Memory(at.Addr); live && m == at {
+			break // seen again, as memory that is imported twice
+		}
+		h.Allocate(nil, at, "memory made elsewhere")
+		if n.fn != 0 {
+			state.globals[n.fn] = append(state.globals[n.fn], at)
+		}
+	case C.CK_UNKNOWN:
+		h.ForgetRange(hunt.Range{Addr: uint64(n.dst.addr), Len: max(uint64(n.dst.width), 1)})
+	case C.CK_OPENED:
+		state.opened[uint64(n.dst.addr)]++
+	case C.CK_CLOSED:
+		a := uint64(n.dst.addr)
+		if state.opened[a]--; state.opened[a] > 0 {
+			break
+		}
+		delete(state.opened, a)
+		learn(h.All()...)
+		free(nil, hunt.Range{Addr: a})
 	case C.CK_FREE:
-		h.Learn(h.All()...) // the driver waits for the device
-		h.Release(nil, here("free"), hunt.Range{Addr: uint64(n.dst.addr)})
+		learn(h.All()...) // the driver waits for the device
+		free(nil, hunt.Range{Addr: uint64(n.dst.addr), Len: uint64(n.dst.width)})
 	case C.CK_FREE_IN:
 		s := stream(n.ctx, n.stream)
-		h.Release(h.Submit(s, here("free"), after(s)...), hunt.Desc{}, hunt.Range{Addr: uint64(n.dst.addr)})
+		free(h.Submit(s, here("free"), after(s)...), hunt.Range{Addr: uint64(n.dst.addr)})
+	case C.CK_CODE_END:
+		for _, at := range state.globals[n.fn] {
+			h.ForgetRange(at)
+		}
+		delete(state.globals, n.fn)
+		clear(state.kernels) // their handles may come again
+	case C.CK_CONTEXT_END:
+		endContext(uint64(n.fn), int(n.number))
+	case C.CK_EVENT_END:
+		delete(state.events, n.event) // so may this handle
 	case C.CK_RECORD:
 		s := stream(n.ctx, n.stream)
 		state.events[n.event] = h.Submit(s, hunt.Desc{Kind: "event record"}, after(s)...)
 	case C.CK_WAIT:
 		s := stream(n.ctx, n.stream)
 		h.Submit(s, hunt.Desc{Kind: "event wait"}, after(s, state.events[n.event])...)
+	case C.CK_WORD:
+		s := stream(n.ctx, n.stream)
+		w := written{h.Submit(s, here("word written"), after(s)...), uint64(n.number)}
+		if len(state.words) >= maxWords {
+			clear(state.words)
+		}
+		state.words[uint64(n.dst.addr)] = w
+		state.pending = slices.DeleteFunc(state.pending, func(p wordWait) bool {
+			over := p.addr == uint64(n.dst.addr) && p.over(w.value)
+			if over {
+				h.Over(p.late, false, w.op)
+			}
+			return over
+		})
+	case C.CK_WORD_WAIT:
+		s := stream(n.ctx, n.stream)
+		p := wordWait{addr: uint64(n.dst.addr), size: uint64(n.dst.width), want: uint64(n.number), how: n.sync}
+		p.op, p.late = h.Wait(s, here("wait for a word"), after(s)...)
+		if w, ok := state.words[p.addr]; ok && p.over(w.value) || len(state.pending) >= maxWords {
+			h.Over(p.late, true, h.All()...) // who has set it since does not tell: anybody before
+			break
+		}
+		state.pending = append(state.pending, p)
 	case C.CK_STREAM_IS, C.CK_EVENT_IS, C.CK_CONTEXT_IS:
 		return C.uint64_t(over(n))
 	case C.CK_STREAM_END:
@@ -251,12 +386,41 @@ func ckNote(n *C.ck_note) C.uint64_t {
 	return 0
 }
 
+// learn notes that the host knows that work is over. Waits for words before it are, then, whoever has written
+// the word: the host, perhaps, or a kernel.
+func learn(ops ...*hunt.Op) {
+	h := state.h
+	h.Learn(ops...)
+	state.pending = slices.DeleteFunc(state.pending, func(p wordWait) bool {
+		over := h.Learned(p.op)
+		if over {
+			h.Over(p.late, true, h.All()...)
+		}
+		return over
+	})
+}
+
+// endContext notes that a context and all its work are over, or those of a device.
+func endContext(ctx uint64, device int) {
+	h := state.h
+	learn(h.All()...) // the driver waits
+	for k, s := range state.streams {
+		if s.Group == ctx || ctx == 0 && s.Device == device {
+			h.Retire(s)
+			delete(state.streams, k)
+			if state.legacy[s.Group] == s {
+				delete(state.legacy, s.Group)
+			}
+		}
+	}
+}
+
 // over notes that the host knows of the end of something: at once after a question, and for a wait in
 // two notes: what there is when it begins, and that it has ended.
 func over(n *C.ck_note) uint64 {
 	h := state.h
 	if n.number != 0 {
-		h.Learn(state.waits[uint64(n.number)]...)
+		learn(state.waits[uint64(n.number)]...)
 		delete(state.waits, uint64(n.number))
 		return 0
 	}
@@ -271,7 +435,7 @@ func over(n *C.ck_note) uint64 {
 		ops = append(after(s), h.Last(s))
 	}
 	if n.sync == 0 {
-		h.Learn(ops...)
+		learn(ops...)
 		return 0
 	}
 	state.next++
@@ -288,6 +452,8 @@ func ckForget(number C.uint64_t) {
 	delete(state.waits, uint64(number))
 }
 
+const foreign = "foreign memory"
+
 // HandOver notes that n bytes at addr pass from the work of a stream to whoever comes after an edge
 // from here: work in another stream without one is a race. Memory that the driver was not seen to
 // allocate is known from here on, until Forget.
@@ -298,7 +464,7 @@ func HandOver(ctx, s, addr, n uint64) {
 	o := state.h.Submit(q, here("hand-over"), after(q)...)
 	r := hunt.Range{Addr: addr, Len: n}
 	if !state.h.Knows(addr) {
-		state.h.Allocate(nil, r, "foreign memory")
+		state.h.Allocate(nil, r, foreign)
 	}
 	state.h.Touch(o, []hunt.Access{{Range: r, Kind: hunt.Hand}})
 }
@@ -307,5 +473,5 @@ func HandOver(ctx, s, addr, n uint64) {
 func Forget(addr uint64) {
 	state.Lock()
 	defer state.Unlock()
-	state.h.ForgetMemory(addr, "foreign memory")
+	state.h.ForgetMemory(addr, foreign)
 }
