@@ -19,6 +19,7 @@ type openMode int
 const (
 	keepOpen   openMode = C.RTLD_NOW | C.RTLD_LOCAL
 	onlyLoaded openMode = keepOpen | C.RTLD_NOLOAD
+	deepBind   openMode = C.HO_DL_DEEPBIND
 )
 
 // openLibrary gives a handle and the path that the loader reports, or what the

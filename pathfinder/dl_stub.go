@@ -10,6 +10,7 @@ type openMode int
 const (
 	keepOpen   openMode = 0
 	onlyLoaded openMode = 1
+	deepBind   openMode = 2
 )
 
 func openLibrary(string, openMode) (handle uintptr, path, problem string) {

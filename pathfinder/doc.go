@@ -20,10 +20,12 @@
 //     VIRTUAL_ENV and the interpreter that runs this process have;
 //  3. CONDA_PREFIX;
 //  4. the system's loader, by the exact names of the table in [Libraries];
-//  5. CUDA_PATH, or CUDA_HOME if that is not set (an empty variable counts as
+//  5. for cuDNN CUDNN_PATH, for NCCL NCCL_HOME;
+//  6. CUDA_PATH, or CUDA_HOME if that is not set (an empty variable counts as
 //     not set);
-//  6. a toolkit whose libraries are in LD_LIBRARY_PATH, or are loaded;
-//  7. /usr/local/cuda and /opt/cuda.
+//  7. a toolkit whose libraries are in LD_LIBRARY_PATH, are loaded, or are known
+//     to the system's loader;
+//  8. /usr/local/cuda and /opt/cuda.
 //
 // Libraries of the driver (cuda, nvml, nvcudla) are left to the loader. Headers, tools,
 // bitcode and static libraries have no loader: for them step 4 is left out. PATH

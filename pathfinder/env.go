@@ -27,6 +27,9 @@ type Environment struct {
 	// NoLoader leaves out the libraries that the process has loaded and the
 	// system's loader.
 	NoLoader bool
+	// LoaderCache is the file in which glibc's loader keeps what it knows; only
+	// paths are read from it. Empty is /etc/ld.so.cache, unless NoLoader is set.
+	LoaderCache string
 }
 
 // Options tune a [Finder]. The zero value, like a nil pointer, is the default.
@@ -194,7 +197,8 @@ func (f *Finder) toolkits() []root {
 }
 
 // derivedRoots finds toolkits by their runtime library: where LD_LIBRARY_PATH
-// has it, and where the process has loaded it from.
+// has it, where the process has loaded it from, and where the loader would: a
+// toolkit that the system's packages installed is often known to nobody else.
 func (f *Finder) derivedRoots() []string {
 	var dirs []string
 	add := func(lib string) {
@@ -234,5 +238,35 @@ func (f *Finder) derivedRoots() []string {
 			}
 		}
 	}
+	for _, lib := range f.loaderKnows("libcudart.so.") {
+		if resolved, err := filepath.EvalSymlinks(lib); err == nil {
+			add(resolved)
+		}
+	}
 	return dirs
+}
+
+// loaderKnows gives the paths in the loader's cache of files whose names begin
+// so, the highest versions first. The cache is a table with a part of strings
+// that end in 0; nothing else of it is looked at.
+func (f *Finder) loaderKnows(prefix string) []string {
+	file := f.opts.Env.LoaderCache
+	if file == "" {
+		if f.opts.Env.NoLoader {
+			return nil
+		}
+		file = "/etc/ld.so.cache"
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	var paths []string
+	for _, s := range strings.Split(string(data), "\x00") {
+		if strings.HasPrefix(s, "/") && strings.HasPrefix(filepath.Base(s), prefix) {
+			paths = append(paths, s)
+		}
+	}
+	slices.SortStableFunc(paths, func(a, b string) int { return strings.Compare(filepath.Base(b), filepath.Base(a)) })
+	return paths
 }

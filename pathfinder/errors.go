@@ -18,7 +18,7 @@ var (
 // Via says how something was found.
 type Via int
 
-// Ways to find something, in the order of the search.
+// Ways to find something, in the order of the search but for the last.
 const (
 	ViaLoaded       Via = 1 // the process had it already
 	ViaFile         Via = 2 // named in Options.Files
@@ -26,13 +26,14 @@ const (
 	ViaConda        Via = 4 // CONDA_PREFIX
 	ViaLoader       Via = 5 // the system's loader
 	ViaCUDAPath     Via = 6 // CUDA_PATH or CUDA_HOME
-	ViaToolkit      Via = 7 // beside a toolkit library in LD_LIBRARY_PATH or in the process
+	ViaToolkit      Via = 7 // beside a toolkit library in LD_LIBRARY_PATH, in the process or known to the loader
 	ViaSystem       Via = 8 // /usr/local/cuda and the like
+	ViaHome         Via = 9 // CUDNN_PATH or NCCL_HOME, before CUDA_PATH
 )
 
 var viaNames = [...]string{
 	ViaLoaded: "already loaded", ViaFile: "given file", ViaSitePackages: "site-packages", ViaConda: "conda",
-	ViaLoader: "system loader", ViaCUDAPath: "CUDA_PATH", ViaToolkit: "toolkit of a library", ViaSystem: "system directory",
+	ViaLoader: "system loader", ViaCUDAPath: "CUDA_PATH", ViaToolkit: "toolkit of a library", ViaSystem: "system directory", ViaHome: "own directory",
 }
 
 // String gives a few words, such as "site-packages".

@@ -138,6 +138,11 @@ func (f *Finder) before(l *LibraryInfo) (c []candidate) {
 }
 
 func (f *Finder) after(l *LibraryInfo) (c []candidate) {
+	if l.home != "" {
+		if dir := f.variable(l.home); dir != "" {
+			c = f.below(c, l, root{ViaHome, filepath.Clean(dir)})
+		}
+	}
 	for _, r := range f.toolkits() {
 		c = f.below(c, l, r)
 	}
@@ -146,8 +151,12 @@ func (f *Finder) after(l *LibraryInfo) (c []candidate) {
 
 // below adds the files below a toolkit or a conda prefix.
 func (f *Finder) below(c []candidate, l *LibraryInfo, r root) []candidate {
+	own := l.toolkit
+	if r.via == ViaHome {
+		own = l.homeDirs
+	}
 	for _, v := range f.versions() {
-		for _, dir := range append(append([]string{}, l.toolkit...), libraryDirs...) {
+		for _, dir := range append(append([]string{}, own...), libraryDirs...) {
 			for _, name := range l.names(v) {
 				c = appendNew(c, candidate{r.via, filepath.Join(expand(r.dir, dir), name), f.ctkOf(l, name, v, dir)})
 			}
@@ -212,8 +221,9 @@ func problem(path string, executable bool) string {
 	return ""
 }
 
-// unset lists the variables that would have named a place, for the report.
-func (f *Finder) unset() (p []Place) {
+// unset lists the variables that would have named a place, for the report. home
+// is the one of the library or the headers, if there is one.
+func (f *Finder) unset(home string) (p []Place) {
 	switch venv := f.variable("VIRTUAL_ENV"); {
 	case len(f.sitePackages()) > 0 || f.opts.Python != "":
 	case venv == "":
@@ -226,6 +236,9 @@ func (f *Finder) unset() (p []Place) {
 	}
 	if f.variable("CONDA_PREFIX") == "" {
 		p = append(p, Place{ViaConda, "CONDA_PREFIX", "not set"})
+	}
+	if home != "" && f.variable(home) == "" {
+		p = append(p, Place{ViaHome, home, "not set"})
 	}
 	if dir, _ := f.CUDAPath(); dir == "" {
 		p = append(p, Place{ViaCUDAPath, "CUDA_PATH, CUDA_HOME", "not set"})
@@ -300,7 +313,7 @@ func (f *Finder) file(kind string, table []fileInfo, name string) (Location, err
 		}
 		missing.Places = append(missing.Places, Place{c.via, file, why})
 	}
-	missing.Places = append(missing.Places, f.unset()...)
+	missing.Places = append(missing.Places, f.unset(info.home)...)
 	return Location{}, missing
 }
 
@@ -324,8 +337,20 @@ func (f *Finder) directories(info *fileInfo) (c []candidate) {
 	if prefix := f.variable("CONDA_PREFIX"); prefix != "" {
 		roots = append([]root{{ViaConda, filepath.Clean(prefix)}}, roots...)
 	}
+	if info.home != "" {
+		if home := f.variable(info.home); home != "" {
+			i := 0 // before the toolkits, behind conda
+			if len(roots) > 0 && roots[0].via == ViaConda {
+				i = 1
+			}
+			roots = slices.Insert(roots, i, root{ViaHome, filepath.Clean(home)})
+		}
+	}
 	for _, r := range roots {
 		dirs := info.toolkit
+		if r.via == ViaHome {
+			dirs = info.homeDirs
+		}
 		if r.via == ViaConda { // its own layout first
 			dirs = condaFirst(dirs)
 		}
@@ -333,8 +358,15 @@ func (f *Finder) directories(info *fileInfo) (c []candidate) {
 			c = appendNew(c, candidate{r.via, expand(r.dir, dir), 0})
 		}
 	}
-	for _, dir := range info.system {
-		c = appendNew(c, candidate{ViaSystem, dir, 0})
+	for _, pattern := range info.system {
+		dirs, _ := filepath.Glob(pattern) // the patterns are fine
+		slices.Reverse(dirs)              // of several versions the newest
+		if dirs == nil {
+			dirs = []string{pattern}
+		}
+		for _, dir := range dirs {
+			c = appendNew(c, candidate{ViaSystem, dir, 0})
+		}
 	}
 	return c
 }

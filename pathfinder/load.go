@@ -74,7 +74,11 @@ func (f *Finder) load(name string, depth int) (Library, error) {
 				why = problem(c.path, false)
 			}
 			if why == "" {
-				h, path, said := openLibrary(c.path, keepOpen)
+				mode := keepOpen
+				if info.deep {
+					mode |= deepBind
+				}
+				h, path, said := openLibrary(c.path, mode)
 				if h != 0 {
 					if path == "" {
 						path = c.path
@@ -112,7 +116,7 @@ func (f *Finder) load(name string, depth int) (Library, error) {
 		if l, ok := try(f.after(info)); ok {
 			return l, nil
 		}
-		missing.Places = append(missing.Places, f.unset()...)
+		missing.Places = append(missing.Places, f.unset(info.home)...)
 	}
 	return Library{}, missing
 }
@@ -169,7 +173,7 @@ func (f *Finder) Locate(name string) (Location, error) {
 		return Location{Name: name, Path: abs, Via: c.via, CTK: c.ctk}, nil
 	}
 	if !info.Driver {
-		missing.Places = append(missing.Places, f.unset()...)
+		missing.Places = append(missing.Places, f.unset(info.home)...)
 	}
 	for _, c := range f.loaderNames(info, ViaLoader) {
 		missing.Places = append(missing.Places, Place{ViaLoader, c.path, "not asked, that would open it"})

@@ -21,6 +21,11 @@ type LibraryInfo struct {
 	toolkit []string
 	// needs are libraries that have to be open before.
 	needs []string
+	// home is a variable that names where it was installed, apart from a toolkit.
+	home     string
+	homeDirs []string // below it, beside the usual ones
+	// deep says that its own symbols go before those of the process.
+	deep bool
 }
 
 // cu13 is where the packages for CUDA 13 put everything.
@@ -66,7 +71,7 @@ var libraries = []LibraryInfo{
 		dirs12: []string{"nvidia/cuda_cupti/lib"}, dirs13: []string{cu13},
 		toolkit: []string{"extras/CUPTI/lib64", "extras/CUPTI/lib"},
 	},
-	apart("nccl", "communication between GPUs", "libnccl.so.2", []string{"nvidia/nccl/lib"}),
+	withHome("NCCL_HOME", []string{"build/lib"}, apart("nccl", "communication between GPUs", "libnccl.so.2", []string{"nvidia/nccl/lib"})),
 
 	ctk("cublas", "linear algebra", "libcublas.so", "12", "13", "cublas/lib", "cublasLt"),
 	ctk("cublasLt", "linear algebra, light", "libcublasLt.so", "12", "13", "cublas/lib"),
@@ -87,10 +92,48 @@ var libraries = []LibraryInfo{
 	npp("nppig", "geometry"), npp("nppim", "morphology"), npp("nppist", "statistics"), npp("nppisu", "support"),
 	npp("nppitc", "thresholds"), npp("npps", "signals"),
 	apart("cudla", "deep learning accelerator", "libcudla.so.1", []string{cu13}),
-	apart("cudnn", "neural networks", "libcudnn.so.9", []string{"nvidia/cudnn/lib"}, "cublasLt"),
+	withHome("CUDNN_PATH", nil, apart("cudnn", "neural networks", "libcudnn.so.9", []string{"nvidia/cudnn/lib"}, "cublasLt")),
 	apart("cusparseLt", "structured sparse matrices", "libcusparseLt.so.0", []string{cu13, "nvidia/cusparselt/lib"}),
 	apart("cutensor", "tensor algebra", "libcutensor.so.2", []string{"cutensor/lib"}, "cublasLt"),
+	apart("cutensorMg", "tensor algebra on several GPUs", "libcutensorMg.so.2", []string{"cutensor/lib"}, "cutensor", "cublasLt"),
+	apart("cutensorMp", "tensor algebra in several processes", "libcutensorMp.so.2", []string{"cutensor/lib"}, "cutensor", "cublasLt", "cudart", "nccl"),
 	apart("nvshmem_host", "memory shared between GPUs", "libnvshmem_host.so.3", []string{"nvidia/nvshmem/lib"}),
+
+	apartBoth("cublasmp", "linear algebra in several processes", "libcublasmp.so.0", "nvidia/cublasmp/cu", "cublas", "cublasLt", "nvshmem_host"),
+	{
+		Name: "cufftMp", Purpose: "Fourier transforms in several processes", Names12: []string{"libcufftMp.so.11"}, Names13: []string{"libcufftMp.so.12"},
+		dirs12: []string{"nvidia/cufftmp/cu12/lib"}, dirs13: []string{"nvidia/cufftmp/cu13/lib"}, needs: []string{"nvshmem_host"},
+		deep: true, // it has functions of the same names as cufft
+	},
+	apartBoth("cusolverMp", "solvers in several processes", "libcusolverMp.so.0", "nvidia/cu", "cublas", "cudart", "cusolver", "nccl"),
+	apartBoth("mathdx", "mathematics inside of kernels", "libmathdx.so.0", "nvidia/cu", "nvrtc"),
+	{
+		Name: "cudss", Purpose: "direct sparse solvers", Names12: []string{"libcudss.so.1", "libcudss.so.0"}, Names13: []string{"libcudss.so.1", "libcudss.so.0"},
+		dirs12: []string{"nvidia/cu12/lib"}, dirs13: []string{cu13}, needs: []string{"cublas", "cublasLt"},
+	},
+	apart("cudensitymat", "quantum dynamics", "libcudensitymat.so.0", []string{cuquantum}, "cutensornet", "cutensor", "cusolver", "cublasLt", "cublas", "curand", "cusparse", "nvJitLink"),
+	apart("cupauliprop", "Pauli propagation", "libcupauliprop.so.0", []string{cuquantum}),
+	apart("cutensornet", "tensor networks", "libcutensornet.so.2", []string{cuquantum}, "cutensor", "cublas", "cusolver"),
+	apart("custabilizer", "stabilizer circuits", "libcustabilizer.so.0", []string{cuquantum}),
+	apart("custatevec", "state vectors", "libcustatevec.so.1", []string{cuquantum}, "cublas", "cublasLt"),
+	apart("nvpl_fftw", "Fourier transforms on the host", "libnvpl_fftw.so.0", []string{"nvpl/lib"}),
+}
+
+// cuquantum is where the packages of cuQuantum put everything.
+const cuquantum = "cuquantum/lib"
+
+// apartBoth is apart with a directory for each toolkit, dir with 12 or 13.
+func apartBoth(name, purpose, so, dir string, needs ...string) LibraryInfo {
+	l := apart(name, purpose, so, nil, needs...)
+	l.dirs12, l.dirs13 = []string{dir + "12/lib"}, []string{dir + "13/lib"}
+	return l
+}
+
+// withHome adds the variable that says where a library was installed, and
+// directories below there beside the usual ones.
+func withHome(variable string, dirs []string, l LibraryInfo) LibraryInfo {
+	l.home, l.homeDirs = variable, dirs
+	return l
 }
 
 func npp(name, what string) LibraryInfo {
@@ -108,8 +151,12 @@ type fileInfo struct {
 	// toolkit are directories below a toolkit, and below a conda prefix, where
 	// "targets/*" stands for the one directory of that kind.
 	toolkit []string
-	// system are absolute directories to look in at last.
+	// system are absolute directories to look in at last, which may be patterns.
 	system []string
+	// home is a variable that names where it was installed, homeDirs are
+	// directories below there.
+	home     string
+	homeDirs []string
 }
 
 var (
@@ -158,16 +205,43 @@ var headers = []fileInfo{
 	},
 	{
 		name: "nccl", file: "nccl.h", site13: []string{"nvidia/nccl/include"}, site12: []string{"nvidia/nccl/include"},
-		toolkit: includeDirs, system: []string{"/usr/include"},
+		toolkit: includeDirs, system: systemIncludes, home: "NCCL_HOME", homeDirs: []string{"include", "build/include"},
 	},
 	{
 		name: "cudnn", file: "cudnn.h", site13: []string{"nvidia/cudnn/include"}, site12: []string{"nvidia/cudnn/include"},
-		toolkit: includeDirs, system: []string{"/usr/include"},
+		toolkit: includeDirs, system: []string{"/usr/include", "/usr/local/include", "/usr/include/*-linux-gnu"}, home: "CUDNN_PATH", homeDirs: []string{"include"},
 	},
 	{
 		name: "nvshmem", file: "nvshmem.h", site13: []string{"nvidia/nvshmem/include"}, site12: []string{"nvidia/nvshmem/include"},
-		toolkit: includeDirs, system: []string{"/usr/include"},
+		toolkit: includeDirs, system: []string{"/usr/include", "/usr/include/nvshmem_*"},
 	},
+	{
+		name: "cudla", file: "cudla.h", site13: []string{"nvidia/cu13/include"}, toolkit: includeDirs,
+	},
+	headerApart("cusolverMp", "cusolverMp.h", "nvidia/cu13/include", "nvidia/cu12/include"),
+	headerApart("cusparseLt", "cusparseLt.h", "nvidia/cu13/include", "nvidia/cusparselt/include"),
+	headerApart("mathdx", "libmathdx.h", "nvidia/cu13/include", "nvidia/cu12/include"),
+	headerApart("cutensor", "cutensor.h", "cutensor/include", "cutensor/include"),
+	headerApart("cudensitymat", "cudensitymat.h", cuquantumInclude, cuquantumInclude),
+	headerApart("cupauliprop", "cupauliprop.h", cuquantumInclude, cuquantumInclude),
+	headerApart("cutensornet", "cutensornet.h", cuquantumInclude, cuquantumInclude),
+	headerApart("custabilizer", "custabilizer.h", cuquantumInclude, cuquantumInclude),
+	headerApart("custatevec", "custatevec.h", cuquantumInclude, cuquantumInclude),
+	headerApart("cutlass", "cutlass/cutlass.h", cutlassInclude, cutlassInclude),
+	headerApart("cute", "cute/tensor.hpp", cutlassInclude, cutlassInclude),
+}
+
+const (
+	cuquantumInclude = "cuquantum/include"
+	cutlassInclude   = "cutlass_library/source/include"
+)
+
+// systemIncludes are where the system's packages put headers.
+var systemIncludes = []string{"/usr/include", "/usr/local/include"}
+
+// headerApart describes headers that are released apart from the toolkit.
+func headerApart(name, file, dir13, dir12 string) fileInfo {
+	return fileInfo{name: name, file: file, site13: []string{dir13}, site12: []string{dir12}, toolkit: includeDirs}
 }
 
 func binary(name string, dirs12 ...string) fileInfo {
@@ -185,9 +259,10 @@ var binaries = []fileInfo{
 	binary("cuda-gdb", "cuda_gdb"), binary("cuda-gdbserver", "cuda_gdb"),
 	{
 		name: "compute-sanitizer", file: "compute-sanitizer", site13: []string{"nvidia/cu13/bin"},
-		site12: []string{"nvidia/cuda_sanitizer_api/bin"}, toolkit: []string{"bin", "compute-sanitizer"},
+		site12: []string{"nvidia/cuda_sanitizer_api/bin", "nvidia/cuda_nvcc/bin"}, toolkit: []string{"bin", "compute-sanitizer"},
 	},
-	binary("nsys"), binary("ncu"),
+	binary("nvprof"), binary("nsys", "nsight_systems"), binary("nsight-sys", "nsight_systems"),
+	binary("ncu", "nsight_compute"), binary("nsight-compute", "nsight_compute"),
 }
 
 // bitcodes are libraries of LLVM bitcode.

@@ -382,6 +382,108 @@ func TestTables(t *testing.T) {
 	require.Equal(t, "unknown", pathfinder.Via(99).String())
 }
 
+// TestCatalog compares the tables with cuda.pathfinder's: everything that it
+// finds is found here, by the same file names in the same folders.
+func TestCatalog(t *testing.T) {
+	out, err := exec.Command(filepath.Join("..", ".venv", "bin", "python"), filepath.Join("testdata", "catalog.py")).Output()
+	if err != nil {
+		t.Skipf("needs cuda.pathfinder in .venv (make creates it): %v", err)
+	}
+	var theirs struct {
+		Libraries                 map[string][2][]string
+		Headers                   map[string][2]any
+		Binaries, Bitcode, Static []string
+	}
+	require.NoError(t, json.Unmarshal(out, &theirs))
+	require.Greater(t, len(theirs.Libraries), 40)
+	r := newTree(t)
+	r.env["VIRTUAL_ENV"] = r.path("venv")
+	r.file(site + "x")
+	f := r.finder()
+	ours := map[string]pathfinder.LibraryInfo{}
+	for _, l := range pathfinder.Libraries() {
+		ours[l.Name] = l
+	}
+	for name, l := range theirs.Libraries {
+		require.Contains(t, ours, name)
+		for _, so := range l[1] {
+			require.Contains(t, append(ours[name].Names12, ours[name].Names13...), so, name)
+		}
+		_, err := f.Locate(name)
+		for _, dir := range l[0] {
+			require.ErrorContains(t, err, r.path(site+dir), name)
+		}
+	}
+	for name, h := range theirs.Headers {
+		if name == "nvjitlink" { // headers have the name of the library here
+			name = "nvJitLink"
+		}
+		_, err := f.Headers(name)
+		require.ErrorIs(t, err, pathfinder.ErrNotFound, name)
+		for _, dir := range h[0].([]any) {
+			require.ErrorContains(t, err, r.path(site+dir.(string)+"/"+h[1].(string)), name)
+		}
+	}
+	require.Subset(t, pathfinder.BinaryNames(), theirs.Binaries)
+	require.Subset(t, pathfinder.BitcodeNames(), theirs.Bitcode)
+	require.Subset(t, pathfinder.StaticNames(), theirs.Static)
+}
+
+// TestOwnDirectories: a library that was installed apart from the toolkit, and
+// its headers, behind Python's packages and before the toolkit.
+func TestOwnDirectories(t *testing.T) {
+	for _, c := range []struct{ variable, name, lib, header string }{
+		{"CUDNN_PATH", "cudnn", "own/lib/libcudnn.so.9", "own/include/cudnn.h"},
+		{"NCCL_HOME", "nccl", "own/build/lib/libnccl.so.2", "own/build/include/nccl.h"},
+		{"NCCL_HOME", "nccl", "own/lib64/libnccl.so.2", "own/include/nccl.h"},
+	} {
+		r := newTree(t)
+		r.env["CUDA_PATH"] = r.path("toolkit")
+		_, err := r.finder().Locate(c.name)
+		require.ErrorContains(t, err, c.variable+": not set")
+		_, err = r.finder().Headers(c.name)
+		require.ErrorContains(t, err, c.variable+": not set")
+		r.file("toolkit/lib64/" + filepath.Base(c.lib))
+		r.file("toolkit/include/" + filepath.Base(c.header))
+		require.Equal(t, pathfinder.ViaCUDAPath, r.locate(c.name).Via)
+		r.env[c.variable] = r.path("own")
+		require.Equal(t, pathfinder.Location{Name: c.name, Path: r.file(c.lib), Via: pathfinder.ViaHome}, r.locate(c.name))
+		r.file(c.header)
+		l, err := r.finder().Headers(c.name)
+		require.NoError(t, err)
+		require.Equal(t, r.path(filepath.Dir(c.header)), l.Path)
+		require.Equal(t, pathfinder.ViaHome, l.Via)
+		r.env["VIRTUAL_ENV"] = r.path("venv")
+		r.file(site + "nvidia/" + c.name + "/lib/" + filepath.Base(c.lib))
+		require.Equal(t, pathfinder.ViaSitePackages, r.locate(c.name).Via)
+	}
+}
+
+// TestLoaderCache: a toolkit of which only the loader's configuration knows
+// also has what the loader does not find, such as libnvvm, tools and libdevice.
+func TestLoaderCache(t *testing.T) {
+	r := newTree(t)
+	nvvm := r.file("opt/cuda-13.1/nvvm/lib64/libnvvm.so.4")
+	r.file("opt/cuda-13.1/targets/x86_64-linux/lib/libcudart.so.13")
+	device := r.file("opt/cuda-12.9/nvvm/libdevice/libdevice.10.bc")
+	r.file("opt/cuda-12.9/lib64/libcudart.so.12")
+	r.file("usr/lib/libcudart.so.12") // no toolkit around it
+	cache := r.file("ld.so.cache")
+	with := func(o *pathfinder.Options) { o.Env.LoaderCache = cache }
+	_, err := r.finder(with).Locate("nvvm")
+	require.ErrorIs(t, err, pathfinder.ErrNotFound)
+	text := "glibc-ld.so.cache1.1\x03\x00\x00\x00\xff/\x00libcudart.so.12\x00" + r.path("usr/lib/libcudart.so.12") + "\x00" + r.path("opt/cuda-12.9/lib64/libcudart.so.12") +
+		"\x00libcudart.so.13\x00" + r.path("opt/cuda-13.1/targets/x86_64-linux/lib/libcudart.so.13") + "\x00/gone/lib/libcudart.so.13"
+	require.NoError(t, os.WriteFile(cache, []byte(text), 0o600))
+	require.Equal(t, pathfinder.Location{Name: "nvvm", Path: nvvm, Via: pathfinder.ViaToolkit}, r.locate("nvvm", with))
+	l, err := r.finder(with).Bitcode("device")
+	require.NoError(t, err)
+	require.Equal(t, device, l.Path, "the older toolkit has it")
+	require.NoError(t, os.Remove(cache))
+	_, err = r.finder(with).Locate("nvvm")
+	require.ErrorIs(t, err, pathfinder.ErrNotFound)
+}
+
 // TestDriverLibraries: nothing but the loader is asked for them.
 func TestDriverLibraries(t *testing.T) {
 	r := newTree(t)
