@@ -48,16 +48,29 @@ func layer(t testing.TB, d *driver.Driver) {
 	if _, ok := checkedByLayer.LoadOrStore(t.Name(), true); ok {
 		return
 	}
-	mark := len(d.Races())
+	seen := reports(d)
 	t.Cleanup(func() {
 		checkedByLayer.Delete(t.Name())
-		races := d.Races()
-		for i := mark; i < len(races); i++ {
+		for i, r := range seen() {
 			if _, ok := expected.Load(i); !ok {
-				t.Errorf("the checking layer: %s", &races[i])
+				t.Errorf("the checking layer: %s", r)
 			}
 		}
 	})
+}
+
+// reports returns a function that lists, by number, what the checking layer has reported since, also again.
+func reports(d *driver.Driver) (since func() map[int]*driver.Race) {
+	before := d.Races()
+	return func() map[int]*driver.Race {
+		r := make(map[int]*driver.Race)
+		for i, x := range d.Races() {
+			if i >= len(before) || x.Count > before[i].Count {
+				r[i] = &x
+			}
+		}
+		return r
+	}
 }
 
 var checkedByLayer sync.Map
@@ -80,13 +93,17 @@ func check(t testing.TB) {
 }
 
 // Racy says that a test leaves synchronization out on purpose: on the software device the hunt has
-// to find it. The checking layer, which sees less, may.
+// to find it, and so has the checking layer, where it is.
 func Racy(t testing.TB) {
 	t.Helper()
 	if d, err := driver.Default(); err == nil && d.Checked() {
-		mark := len(d.Races())
+		seen := reports(d)
 		t.Cleanup(func() {
-			for i := mark; i < len(d.Races()); i++ {
+			races := seen()
+			if len(races) == 0 {
+				t.Error("the checking layer has seen no missing synchronization, though the test has some")
+			}
+			for i := range races {
 				expected.Store(i, true)
 			}
 		})
