@@ -77,6 +77,7 @@ func BenchmarkReleaseOn(b *testing.B) {
 	d := openDevice(b, 0)
 	theirs, mine := newStream(b, d), newStream(b, d)
 	buf := allocate(b, memoryOf(b, d), 1024, theirs)
+	require.NoError(b, theirs.Synchronize(background))
 	desc := &dlpack.Desc{Data: uintptr(buf.Ptr()), Device: buf.DLDevice(), DType: dlpack.Float32, Shape: ints(16, 16)}
 	free := func() error { return nil }
 	for name, from := range map[string]stream.StreamView{"known producer": theirs.View(), "same stream": mine.View(), "deferred": {}} {

@@ -42,7 +42,7 @@ var expected sync.Map
 
 // layer fails a test for what the checking layer of the driver (HANDOFF_CHECK) reports meanwhile.
 func layer(t testing.TB, d *driver.Driver) {
-	if !d.Checked() {
+	if !d.Checked() || benchmarks() {
 		return
 	}
 	if _, ok := checkedByLayer.LoadOrStore(t.Name(), true); ok {
@@ -75,6 +75,12 @@ func reports(d *driver.Driver) (since func() map[int]*driver.Race) {
 
 var checkedByLayer sync.Map
 
+// benchmarks says that this run measures.
+func benchmarks() bool {
+	f := flag.Lookup("test.bench")
+	return f != nil && f.Value.String() != ""
+}
+
 // checked are the tests that hunt for missing synchronization already.
 var checked sync.Map
 
@@ -82,7 +88,7 @@ var checked sync.Map
 // which would spoil their figures.
 func check(t testing.TB) {
 	t.Helper()
-	if f := flag.Lookup("test.bench"); f != nil && f.Value.String() != "" {
+	if benchmarks() {
 		return
 	}
 	if _, ok := checked.LoadOrStore(t.Name(), true); ok {
@@ -111,7 +117,7 @@ func Racy(t testing.TB) {
 	if Real() || !softBuilt {
 		return
 	}
-	if f := flag.Lookup("test.bench"); f == nil || f.Value.String() == "" {
+	if !benchmarks() {
 		soft.ExpectRaces(t)
 	}
 }
