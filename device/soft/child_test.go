@@ -198,6 +198,20 @@ func TestEnvironment(t *testing.T) {
 		"HANDOFF_SOFT_PEERS=0", "HANDOFF_SOFT_VERSION=12080")
 	require.NoError(t, err, out)
 	require.Equal(t, "soft 5 67108864 0 12080\n", out)
+	for name, bad := range map[string][]string{
+		"HANDOFF_SOFT_SEED":    {"abc", "-1", "1.5", "0x1g", " 5", "99999999999999999999"},
+		"HANDOFF_SOFT_DEVICES": {"0", "17", "many", "-2"},
+		"HANDOFF_SOFT_MEMORY":  {"0", "4GiB", "0x100000000000"},
+		"HANDOFF_SOFT_VERSION": {"13", "new"},
+		"HANDOFF_SOFT_PEERS":   {"no", "2"},
+	} {
+		for _, v := range bad {
+			out, err := run(t, "environment", "HANDOFF_DRIVER=soft", name+"="+v)
+			require.Error(t, err, "%s=%s", name, v)
+			require.Contains(t, out, fmt.Sprintf("%s %q: want", name, v))
+			require.Contains(t, out, "invalid value")
+		}
+	}
 }
 
 // Nobody gets the software device without asking.

@@ -55,6 +55,8 @@
 //
 // # Environment
 //
+// A value that makes no sense is an error when the device is opened.
+//
 //   - HANDOFF_SOFT_DEVICES: how many devices, 2 by default.
 //   - HANDOFF_SOFT_MEMORY: bytes of memory of each.
 //   - HANDOFF_SOFT_PEERS: 0 for devices that cannot reach one another.

@@ -7,6 +7,9 @@ package soft
 import "C"
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -48,7 +51,11 @@ func start() (*engine.Engine, error) {
 	if e := std.e.Load(); e != nil {
 		return e, nil
 	}
-	e, err := engine.New(std.opts.engine())
+	opts, err := std.opts.engine()
+	if err != nil {
+		return nil, err
+	}
+	e, err := engine.New(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -66,45 +73,61 @@ func start() (*engine.Engine, error) {
 	return e, nil
 }
 
-// engine fills the options from the environment.
-func (o *Options) engine() engine.Options {
-	var e engine.Options
+// engine fills the options from the environment. A variable that makes no sense is an error: a
+// seed that was mistyped would replay nothing, and look as if the fault were gone.
+func (o *Options) engine() (e engine.Options, err error) {
 	if o != nil {
 		e = engine.Options{Devices: o.Devices, Memory: o.Memory, NoPeers: o.NoPeers, DriverVersion: o.DriverVersion}
 		if f := o.Fault; f != nil {
 			e.Fault = func(api string) engine.Code { return engine.Code(f(api)) }
 		}
 	}
-	if e.Devices == 0 {
-		e.Devices, _ = strconv.Atoi(os.Getenv("HANDOFF_SOFT_DEVICES"))
+	number := func(name string, low, high uint64) uint64 {
+		v := os.Getenv(name)
+		if v == "" {
+			return 0
+		}
+		n, wrong := strconv.ParseUint(v, 0, 64)
+		if wrong != nil || n < low || n > high {
+			err = errors.Join(err, fmt.Errorf("soft: %s %q: want a number from %d to %d: %w", name, v, low, high, driver.ErrInvalidValue))
+			return 0
+		}
+		return n
 	}
-	if e.Memory == 0 {
-		e.Memory, _ = strconv.ParseUint(os.Getenv("HANDOFF_SOFT_MEMORY"), 0, 44)
+	if n := number("HANDOFF_SOFT_DEVICES", 1, maxDevices); e.Devices == 0 {
+		e.Devices = int(n)
 	}
-	if e.DriverVersion == 0 {
-		e.DriverVersion, _ = strconv.Atoi(os.Getenv("HANDOFF_SOFT_VERSION"))
+	if n := number("HANDOFF_SOFT_MEMORY", 1, maxMemory); e.Memory == 0 {
+		e.Memory = n
 	}
-	if o != nil && o.Seed != 0 {
+	if n := number("HANDOFF_SOFT_VERSION", 1000, 1<<20); e.DriverVersion == 0 {
+		e.DriverVersion = int(n)
+	}
+	switch v := os.Getenv("HANDOFF_SOFT_SEED"); {
+	case o != nil && o.Seed != 0:
 		e.Seed = &o.Seed
-	} else {
-		e.Seed = envSeed(os.Getenv("HANDOFF_SOFT_SEED"))
+	case v == "random":
+		n := rand.Uint64()>>1 | 1
+		e.Seed = &n
+	case v != "":
+		n := number("HANDOFF_SOFT_SEED", 0, math.MaxUint64)
+		e.Seed = &n
 	}
-	e.NoPeers = e.NoPeers || os.Getenv("HANDOFF_SOFT_PEERS") == "0"
-	return e
+	switch v := os.Getenv("HANDOFF_SOFT_PEERS"); v {
+	case "", "1":
+	case "0":
+		e.NoPeers = true
+	default:
+		err = errors.Join(err, fmt.Errorf("soft: HANDOFF_SOFT_PEERS %q: want 0 or 1: %w", v, driver.ErrInvalidValue))
+	}
+	return e, err
 }
 
-// envSeed reads a seed: a number, or "random" for a new one. Nil for none.
-func envSeed(v string) *uint64 {
-	if v == "random" {
-		n := rand.Uint64()>>1 | 1
-		return &n
-	}
-	n, err := strconv.ParseUint(v, 0, 64)
-	if err != nil {
-		return nil
-	}
-	return &n
-}
+// What the environment may ask for.
+const (
+	maxDevices = 16
+	maxMemory  = 1<<44 - 1
+)
 
 func enable(o *Options) error {
 	std.Lock()
