@@ -26,6 +26,7 @@ type region struct {
 	label      string
 	gone       bool  // freed; kept until the addresses are used again
 	segs       []seg // sorted, not overlapping
+	prune      int   // how many there may be, beside Hunter.spare, before those are dropped that no later work can race with
 }
 
 // regions are the allocations by address; none overlaps another.
@@ -96,6 +97,9 @@ func (m *regions) release(r *region) {
 		return r.gone
 	})
 }
+
+// spare is how many ranges of an allocation are no reason to look for those that can go.
+const spare = 64
 
 // maxRanges is how many separate ranges one piece of work may have.
 const maxRanges = 8192
@@ -178,6 +182,11 @@ func (h *Hunter) touchRanges(by ref, rs []Range) {
 		}
 		before := len(r.segs)
 		h.pass(r, by, in)
+		if len(r.segs) > r.prune+h.spare {
+			z := h.oldest()
+			r.drop(func(x ref) bool { return h.past(x, z) })
+			r.prune = 2 * len(r.segs)
+		}
 		h.mem.segments += len(r.segs) - before
 	}
 }
@@ -277,14 +286,39 @@ func (h *Hunter) apply(r *region, s seg, by ref) seg {
 	return s
 }
 
+// horizon is what all work knows that has still to be checked.
+type horizon struct {
+	known     clock
+	host, sub uint64
+}
+
+// oldest is the horizon of the oldest work that waits for its turn or has it: what is submitted later knows
+// at least as much. Where none waits, it is that of work to come.
+func (h *Hunter) oldest() horizon {
+	for _, it := range h.queue {
+		if it != nil && it.op != nil {
+			return horizon{it.op.known, it.op.host, it.op.sub}
+		}
+	}
+	return horizon{h.known, h.host.seq, h.sub + 1}
+}
+
+// past says whether all work that has still to be checked comes after an access.
+func (h *Hunter) past(x ref, z horizon) bool {
+	s := x.op.Stream
+	switch {
+	case s == h.host:
+		return z.host >= x.op.Seq
+	case s.settled != 0 && z.sub > s.settled:
+		return true
+	}
+	return z.known.of(s) >= x.op.Seq
+}
+
 // shrink makes room in the history: first what no later work can race with, then the oldest.
 func (h *Hunter) shrink() {
-	if len(h.queue) == 0 {
-		// Everything submitted from now on comes after what the host knows.
-		h.prune(func(x ref) bool {
-			return x.op.Stream == h.host || h.known.of(x.op.Stream) >= x.op.Seq || x.op.Stream.settled != 0
-		})
-	}
+	z := h.oldest()
+	h.prune(func(x ref) bool { return h.past(x, z) })
 	if h.mem.segments <= h.cfg.Segments*3/4 {
 		return
 	}
@@ -316,20 +350,26 @@ func (s *seg) newest() uint64 {
 func (h *Hunter) prune(drop func(ref) bool) {
 	h.mem.segments = 0
 	for _, r := range h.mem.sorted {
-		n := 0
-		for _, s := range r.segs {
-			if s.write.op != nil && drop(s.write) {
-				s.write = ref{}
-			}
-			s.reads = slices.DeleteFunc(slices.Clone(s.reads), drop) // ranges share them
-			if s.write.op == nil && len(s.reads) == 0 {
-				continue
-			}
-			r.segs[n] = s
-			n++
-		}
-		clear(r.segs[n:])
-		r.segs = r.segs[:n]
-		h.mem.segments += n
+		r.drop(drop)
+		h.mem.segments += len(r.segs)
 	}
+}
+
+func (r *region) drop(drop func(ref) bool) {
+	n := 0
+	for _, s := range r.segs {
+		if s.write.op != nil && drop(s.write) {
+			s.write = ref{}
+		}
+		if slices.ContainsFunc(s.reads, drop) {
+			s.reads = slices.DeleteFunc(slices.Clone(s.reads), drop) // ranges share them
+		}
+		if s.write.op == nil && len(s.reads) == 0 {
+			continue
+		}
+		r.segs[n] = s
+		n++
+	}
+	clear(r.segs[n:])
+	r.segs = r.segs[:n]
 }

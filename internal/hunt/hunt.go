@@ -31,6 +31,7 @@ type Hunter struct {
 
 	queue []*item // submitted and not checked, in order
 	mem   regions
+	spare int // tests have another
 
 	races []*Race
 	byKey map[raceKey]*Race
@@ -63,7 +64,7 @@ func New(cfg Config) *Hunter {
 	if cfg.Races <= 0 {
 		cfg.Races = 200
 	}
-	h := &Hunter{cfg: cfg, streams: make(map[uint64]*Stream), byKey: make(map[raceKey]*Race)}
+	h := &Hunter{cfg: cfg, spare: spare, streams: make(map[uint64]*Stream), byKey: make(map[raceKey]*Race)}
 	h.host = h.newStream(StreamInfo{Name: "host", Device: -1})
 	return h
 }
@@ -149,6 +150,7 @@ type Op struct {
 	Seq    uint64
 	sub    uint64
 	clock  clock
+	known  clock  // what the host knew then, and so all later work
 	host   uint64 // how much of the host's own accesses come before
 	late   []*Late
 	// Known is for the caller: what the work does, where that is known from the start.
@@ -197,7 +199,7 @@ func (h *Hunter) submit(s *Stream, d Desc, after []*Op) *Op {
 		}
 	}
 	s.seq++
-	o := &Op{Desc: d, Stream: s, Seq: s.seq, sub: h.sub, clock: s.next, host: h.host.seq, late: s.late}
+	o := &Op{Desc: d, Stream: s, Seq: s.seq, sub: h.sub, clock: s.next, known: h.known, host: h.host.seq, late: s.late}
 	s.last = o
 	return o
 }
@@ -417,7 +419,7 @@ func (h *Hunter) HostTouch(d Desc, acc ...Access) {
 func (h *Hunter) hostOp(d Desc) *Op {
 	h.sub++
 	h.host.seq++
-	return &Op{Desc: d, Stream: h.host, Seq: h.host.seq, sub: h.sub, clock: h.known, host: h.host.seq}
+	return &Op{Desc: d, Stream: h.host, Seq: h.host.seq, sub: h.sub, clock: h.known, known: h.known, host: h.host.seq}
 }
 
 // Allocate adds memory: by work in a stream, or by the host where o is nil. What was known of

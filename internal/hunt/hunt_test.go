@@ -3,6 +3,7 @@ package hunt
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -263,7 +264,19 @@ func TestAgreesWithTheDefinition(t *testing.T) {
 			at   Range
 		}
 		h := New(Config{})
+		if rapid.Bool().Draw(t, "forgetful") {
+			h.spare = -1 << 20 // what can be dropped is, at every access
+		}
 		h.Allocate(nil, Range{0, 64}, "memory")
+		type late struct {
+			p   *Pending
+			acc []Access
+		}
+		var pending []late // work that has not run, and holds up the turn of later work
+		ran := func(i int) {
+			h.Done(pending[i].p, pending[i].acc)
+			pending = slices.Delete(pending, i, i+1)
+		}
 		streams := make([]*Stream, rapid.IntRange(1, 4).Draw(t, "streams"))
 		for i := range streams {
 			streams[i] = h.NewStream(StreamInfo{Name: fmt.Sprint(i)})
@@ -289,6 +302,9 @@ func TestAgreesWithTheDefinition(t *testing.T) {
 				h.Learn(ops[o])
 				add(known, o)
 				continue
+			}
+			if len(pending) > 0 && rapid.IntRange(0, 3).Draw(t, "runs") == 0 {
+				ran(rapid.IntRange(0, len(pending)-1).Draw(t, "which"))
 			}
 			s := rapid.IntRange(0, len(streams)-1).Draw(t, "stream")
 			me := len(ops)
@@ -320,7 +336,15 @@ func TestAgreesWithTheDefinition(t *testing.T) {
 				}
 			}
 			accs = append(accs, a)
-			h.Touch(o, []Access{{Range: a.at, Kind: a.kind}})
+			acc := []Access{{Range: a.at, Kind: a.kind}}
+			if rapid.IntRange(0, 2).Draw(t, "late") > 0 {
+				h.Touch(o, acc)
+			} else {
+				pending = append(pending, late{h.Later(o), acc})
+			}
+		}
+		for len(pending) > 0 {
+			ran(0)
 		}
 		got := len(h.Races())
 		require.Equal(t, want > 0, got > 0, "%d pairs race, %d reported", want, got)
