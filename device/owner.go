@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -31,17 +32,18 @@ func newOwner(kind *counter, name string, final func() error) *owner {
 	return o
 }
 
-// ref takes a reference, unless the last one is gone.
+// gone is what the count of an owner is far below once nothing is left: calls
+// that come too late add to it for a moment.
+const gone = math.MinInt64 / 2
+
+// ref takes a reference, unless the last one is gone. It adds first and asks
+// then: a loop that compares and swaps costs more, and calls come in numbers.
 func (o *owner) ref() bool {
-	for {
-		n := o.refs.Load()
-		if n <= 0 {
-			return false
-		}
-		if o.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
+	if o.refs.Add(1) > 0 {
+		return true
 	}
+	o.refs.Add(-1)
+	return false
 }
 
 func (o *owner) unref() error {
@@ -53,6 +55,9 @@ func (o *owner) unref() error {
 
 // last runs when no reference is left.
 func (o *owner) last() error {
+	if !o.refs.CompareAndSwap(0, gone) {
+		return nil // somebody took one meanwhile, or was as late and did the rest
+	}
 	o.token.Done()
 	o.kind.drop()
 	err := o.final()

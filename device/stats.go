@@ -17,7 +17,8 @@ func (c *counter) drop() { c.live.Add(-1) }
 var stats struct {
 	contexts, streams, events, buffers, pools counter
 
-	allocated, collected, edges atomic.Int64
+	allocated, collected atomic.Int64
+	edges                atomic.Int64 // that the driver's package does not count
 }
 
 // Statistics are counts since the process began, and what is alive now.
@@ -36,7 +37,8 @@ type Statistics struct {
 	Deferred int64
 	// Waiters counts calls that wait for an event in the poller.
 	Waiters int64
-	// Edges counts waits of one stream for another that were made here.
+	// Edges counts waits of one stream for another, or for an event, that were
+	// made by any package of this module.
 	Edges int64
 	// HostPanics counts Go functions called by the driver that panicked.
 	HostPanics int64

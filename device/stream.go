@@ -479,7 +479,6 @@ func (s *Stream) Wait(o stream.StreamLike) error {
 	if err := mine.WaitFor(v); err != nil {
 		return fmt.Errorf("device: %w", err)
 	}
-	stats.edges.Add(1)
 	return nil
 }
 
@@ -500,7 +499,6 @@ func (s *Stream) waitStream(other *Stream) error {
 		if res != driver.Success {
 			return s.fail(op, res)
 		}
-		stats.edges.Add(1)
 		return nil
 	}
 	if err := s.use(op); err != nil {
@@ -514,11 +512,7 @@ func (s *Stream) waitStream(other *Stream) error {
 		return err
 	}
 	defer other.exit()
-	res := s.ctx.dev.d.OrderStreams(other.ctx.handle, other.handle, s.ctx.handle, s.handle, false)
-	if res == driver.Success {
-		stats.edges.Add(1)
-	}
-	return s.fail(op, res)
+	return s.fail(op, s.ctx.dev.d.OrderStreams(other.ctx.handle, other.handle, s.ctx.handle, s.handle, false))
 }
 
 // Launch queues a Go function on the stream, see [driver.Driver.LaunchHostGo]:

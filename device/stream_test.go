@@ -2,6 +2,8 @@ package device_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-handoff/handoff/device"
@@ -231,6 +234,104 @@ func TestWaitAcrossDevices(t *testing.T) {
 	release()
 	require.NoError(t, b.Synchronize(soon(t)))
 	require.True(t, isDone(t, a))
+}
+
+// TestEdgesAreCounted: every way to order two streams is one edge, and none is
+// made where none is needed or where it fails.
+func TestEdgesAreCounted(t *testing.T) {
+	d := open(t, 0)
+	a, b := newStream(t, d), newStream(t, d)
+	closed := newStream(t, d)
+	require.NoError(t, closed.Close())
+	c, err := d.PrimaryContext()
+	require.NoError(t, err)
+	legacy, err := device.WrapStream(driver.LegacyStream, c, nil)
+	require.NoError(t, err)
+	e, err := a.Record(nil)
+	require.NoError(t, err)
+	for name, x := range map[string]struct {
+		edges int64
+		f     func() error
+	}{
+		"streams":           {1, func() error { return b.Wait(a) }},
+		"views":             {1, func() error { return b.View().WaitFor(a.View()) }},
+		"a view":            {1, func() error { return b.Wait(a.View()) }},
+		"a default stream":  {1, func() error { return b.Wait(legacy) }},
+		"an event":          {1, func() error { return b.WaitEvent(e) }},
+		"itself":            {0, func() error { return a.Wait(a) }},
+		"its own view":      {0, func() error { return a.Wait(a.View()) }},
+		"the same default":  {0, func() error { return legacy.Wait(legacy.View()) }},
+		"nothing of closed": {0, func() error { return ignore(b.Wait(closed), device.ErrClosed) }},
+	} {
+		for range 3 {
+			before := device.Stats().Edges
+			require.NoError(t, x.f(), name)
+			require.Equal(t, x.edges, device.Stats().Edges-before, name)
+		}
+	}
+	require.NoError(t, a.Synchronize(soon(t)))
+	require.NoError(t, b.Synchronize(soon(t)))
+
+	// Nor is one lost where many make them at once.
+	const each = 500
+	before := device.Stats().Edges
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for range each {
+				assert.NoError(t, b.Wait(a))
+			}
+		}()
+	}
+	wg.Wait()
+	require.Equal(t, int64(8*each), device.Stats().Edges-before)
+	require.NoError(t, b.Synchronize(soon(t)))
+	require.NoError(t, e.Close())
+	require.NoError(t, legacy.Close())
+}
+
+// ignore returns nil for the error that is expected.
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return fmt.Errorf("expected %w, got %w", expected, err)
+}
+
+// TestCloseWhileOthersWait: a stream that is closed while others use it is
+// destroyed once, and calls that come too late say that it is closed.
+func TestCloseWhileOthersWait(t *testing.T) {
+	d := open(t, 0)
+	a := newStream(t, d)
+	for range 50 {
+		before := device.Stats().Streams
+		b, err := d.NewStream(nil)
+		require.NoError(t, err)
+		require.Equal(t, before+1, device.Stats().Streams)
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for range 4 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				<-start
+				for {
+					if err := b.Wait(a); err != nil {
+						assert.ErrorIs(t, err, device.ErrClosed)
+						return
+					}
+				}
+			}()
+		}
+		close(start)
+		require.NoError(t, b.Close())
+		wg.Wait()
+		require.Equal(t, before, device.Stats().Streams)
+		require.ErrorIs(t, a.Wait(b), device.ErrClosed)
+	}
+	require.NoError(t, a.Synchronize(soon(t)))
 }
 
 func TestSynchronizeCancelled(t *testing.T) {

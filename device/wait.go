@@ -288,6 +288,6 @@ func Stats() Statistics {
 		ContextsMade: s.contexts.made.Load(), StreamsMade: s.streams.made.Load(), EventsMade: s.events.made.Load(),
 		BuffersMade: s.buffers.made.Load(), PoolsMade: s.pools.made.Load(),
 		Allocated: s.allocated.Load(), Collected: s.collected.Load(), Deferred: left, Waiters: max(poller.waiting.Load()-queued, 0),
-		Edges: s.edges.Load(), HostPanics: driver.HostFuncPanics(),
+		Edges: s.edges.Load() + driver.EdgesMade(), HostPanics: driver.HostFuncPanics(),
 	}
 }

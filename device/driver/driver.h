@@ -93,10 +93,13 @@ static inline int ho_again(const ho_cuda_table *t, ho_guard *g, ho_result *st)
 
 enum { HO_POOL_CONTEXTS = 64, HO_POOL_EVENTS = 16 };
 
-/* Free events of one context. 0 is no context and no event. */
+/* Free events of one context. 0 is no context and no event. made[i] counts the
+ * edges of the i-th place: whoever has its event in hand is the only one to write
+ * there, so that counting costs no atomic operation. */
 typedef struct ho_event_rack {
 	_Atomic(ho_context) ctx;
 	_Atomic(ho_event) events[HO_POOL_EVENTS];
+	_Atomic(uint64_t) made[HO_POOL_EVENTS];
 } ho_event_rack;
 
 typedef struct ho_driver {
@@ -109,6 +112,7 @@ typedef struct ho_driver {
 	const void *key;        /* the library, or the provider's table */
 	struct ho_driver *next; /* of the list of all, which are never freed */
 #endif
+	_Atomic(uint64_t) edges; /* that were made without a place of a rack */
 	ho_event_rack racks[HO_POOL_CONTEXTS];
 } ho_driver;
 
@@ -120,6 +124,8 @@ ho_driver *ho_driver_open(const char *path, char *why, size_t room);
 ho_driver *ho_driver_from_table(const void *table);
 /* Whether an entry point is there. */
 int ho_driver_has(const ho_driver *d, int index);
+/* The first driver of the process; the others follow by next. */
+ho_driver *ho_driver_first(void);
 
 /* ---- Fused calls -------------------------------------------------------- */
 
@@ -137,6 +143,8 @@ typedef struct ho_ret_pair {
 
 /* Makes stream b of ctx_b wait for what is queued on stream a of ctx_a now. */
 ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b, ho_stream b, unsigned flags);
+/* Event edges that ho_order has made, of all drivers of the process. */
+uint64_t ho_edges(void);
 /* An event without timing from the pool, recorded on a stream. */
 ho_ret_word ho_record(ho_driver *d, ho_context ctx, ho_stream s);
 /* Gives such an event back to the pool. */

@@ -78,6 +78,10 @@ func (d *Driver) OrderStreams(ctxA ContextHandle, a StreamHandle, ctxB ContextHa
 	return Result(C.ho_order(d.c, C.ho_context(ctxA), C.ho_stream(a), C.ho_context(ctxB), C.ho_stream(b), flags))
 }
 
+// EdgesMade returns how many event edges the process has made by
+// [Driver.OrderStreams], and by C code of this module.
+func EdgesMade() int64 { return int64(C.ho_edges()) }
+
 // RecordPooled records an event without timing from the pool of ctx on a
 // stream. Give it back with [Driver.RecycleEvent] once it has been waited for.
 func (d *Driver) RecordPooled(ctx ContextHandle, stream StreamHandle) (EventHandle, Result) {
@@ -125,11 +129,10 @@ func (d *Driver) ContextSwap(ctx ContextHandle) (old ContextHandle, res Result) 
 	return ContextHandle(r.value), Result(r.st)
 }
 
-// PointerKind asks for the three facts that classify an address: Type, Managed
-// and Device. The other fields are 0.
-func (d *Driver) PointerKind(ptr DevicePtr) (PointerInfo, Result) {
+// PointerKind asks for the three facts that classify an address.
+func (d *Driver) PointerKind(ptr DevicePtr) (PointerClass, Result) {
 	r := C.ho_pointer_kind(d.t, C.ho_devptr(ptr))
-	return PointerInfo{Type: int32(r._type), Managed: r.managed != 0, Device: Device(r.device)}, Result(r.st)
+	return PointerClass{Type: int32(r._type), Device: Device(r.device), Managed: r.managed != 0}, Result(r.st)
 }
 
 // PointerInfo asks for everything in [PointerInfo] at once.

@@ -36,6 +36,10 @@ func (d *Driver) OrderStreams(ctxA ContextHandle, a StreamHandle, ctxB ContextHa
 	return resultNoDriver
 }
 
+// EdgesMade returns how many event edges the process has made by
+// [Driver.OrderStreams], and by C code of this module.
+func EdgesMade() int64 { return 0 }
+
 // RecordPooled records an event without timing from the pool of ctx on a
 // stream. Give it back with [Driver.RecycleEvent] once it has been waited for.
 func (d *Driver) RecordPooled(ctx ContextHandle, stream StreamHandle) (EventHandle, Result) {
@@ -59,10 +63,9 @@ func (d *Driver) ContextSwap(ctx ContextHandle) (old ContextHandle, res Result) 
 	return
 }
 
-// PointerKind asks for the three facts that classify an address: Type, Managed
-// and Device. The other fields are 0.
-func (d *Driver) PointerKind(ptr DevicePtr) (PointerInfo, Result) {
-	return PointerInfo{}, resultNoDriver
+// PointerKind asks for the three facts that classify an address.
+func (d *Driver) PointerKind(ptr DevicePtr) (PointerClass, Result) {
+	return PointerClass{}, resultNoDriver
 }
 
 // PointerInfo asks for everything in [PointerInfo] at once.

@@ -66,6 +66,14 @@ static ho_driver *find(const void *key)
 	return d;
 }
 
+ho_driver *ho_driver_first(void)
+{
+	pthread_mutex_lock(&lock);
+	ho_driver *d = all;
+	pthread_mutex_unlock(&lock);
+	return d;
+}
+
 /* Enters a driver whose table is filled, or frees it and returns NULL. */
 static ho_driver *enter(ho_driver *d, const void *key)
 {

@@ -40,26 +40,28 @@ static ho_event pooled(ho_driver *d, ho_context ctx)
 	return 0;
 }
 
-/* An event of the pool for the time of one call, or NULL. It goes back by
- * storing it: half of what taking it out and putting it in costs. */
-static _Atomic(ho_event) *lend(ho_driver *d, ho_context ctx, ho_event *out)
+/* An event of the pool for the time of one call: the place that it has in its
+ * rack, or -1. It goes back by storing it: half of what taking it out and putting
+ * it in costs. */
+static int lend(ho_event_rack *r, ho_event *out)
 {
-	ho_event_rack *r = rack(d, ctx, 0);
-
 	for (int i = 0; r != NULL && i < HO_POOL_EVENTS; i++) {
 		ho_event e = atomic_load_explicit(&r->events[i], memory_order_relaxed);
 		if (e > LENT && atomic_compare_exchange_strong_explicit(&r->events[i], &e, LENT, memory_order_acq_rel,
 									memory_order_relaxed)) {
 			*out = e;
-			return &r->events[i];
+			return i;
 		}
 	}
-	return NULL;
+	return -1;
 }
 
-static void give_back(_Atomic(ho_event) *slot, ho_event e)
+static void give_back(ho_event_rack *r, int place, ho_event e, unsigned edges)
 {
-	atomic_store_explicit(slot, e, memory_order_release);
+	uint64_t n = atomic_load_explicit(&r->made[place], memory_order_relaxed);
+
+	atomic_store_explicit(&r->made[place], n + edges, memory_order_relaxed);
+	atomic_store_explicit(&r->events[place], e, memory_order_release);
 }
 
 /* The context is current. *stale says that the event may be: a context that
@@ -152,36 +154,49 @@ static ho_stream plain(ho_stream s)
 }
 
 /* The order of two created streams, with a pooled event: no context is needed.
- * Says 0 if the long way has to be gone. */
+ * Says 0 if the long way has to be gone. An event is in the pool only if every
+ * entry point that is called here was there. */
 static int order_created(ho_driver *d, ho_context ctx_a, ho_stream a, ho_stream b, unsigned flags, ho_result *st)
 {
+	ho_event_rack *r = rack(d, ctx_a, 0);
 	ho_event e;
-	_Atomic(ho_event) *slot = lend(d, ctx_a, &e);
+	int place = lend(r, &e);
 
-	if (slot == NULL)
+	if (place < 0)
 		return 0;
 	if (flags & HO_ORDER_SKIP_IDLE) {
 		*st = d->t.cuStreamQuery(a);
 		if (*st != HO_CUDA_ERROR_NOT_READY) {
-			give_back(slot, e);
+			give_back(r, place, e, 0);
 			return *st != HO_CUDA_ERROR_INVALID_CONTEXT;
 		}
 	}
 	*st = d->t.cuEventRecord(e, a);
 	if (*st == HO_CUDA_SUCCESS)
 		*st = d->t.cuStreamWaitEvent(b, e, 0);
-	give_back(slot, e);
+	give_back(r, place, e, *st == HO_CUDA_SUCCESS);
 	/* Any failure is looked into on the long way. */
 	return *st == HO_CUDA_SUCCESS;
+}
+
+static ho_result made(ho_driver *d, ho_result st)
+{
+	if (st == HO_CUDA_SUCCESS)
+		atomic_fetch_add_explicit(&d->edges, 1, memory_order_relaxed);
+	return st;
 }
 
 ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b, ho_stream b, unsigned flags)
 {
 	ho_guard outer;
 	ho_event e;
-	ho_result st = missing(d);
+	ho_result st;
 
-	if (st != HO_CUDA_SUCCESS)
+	/* What every exchange pays comes first, with nothing but what it needs. */
+	if (a > HO_STREAM_PER_THREAD && b > HO_STREAM_PER_THREAD && a != b && ctx_a != 0 && ctx_b != 0 &&
+	    order_created(d, ctx_a, a, b, flags, &st))
+		return st;
+	if ((st = missing(d)) != HO_CUDA_SUCCESS)
 		return st;
 	if (ctx_a == 0 || ctx_b == 0) {
 		if ((st = key(d, &ctx_a)) != HO_CUDA_SUCCESS || (st = key(d, &ctx_b)) != HO_CUDA_SUCCESS)
@@ -189,8 +204,6 @@ ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b
 	}
 	if (ctx_a == ctx_b && plain(a) == plain(b))
 		return HO_CUDA_SUCCESS;
-	if (a > HO_STREAM_PER_THREAD && b > HO_STREAM_PER_THREAD && order_created(d, ctx_a, a, b, flags, &st))
-		return st;
 
 	st = ho_enter(&d->t, ctx_a, &outer);
 	if (st != HO_CUDA_SUCCESS)
@@ -204,17 +217,30 @@ ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b
 	if (st != HO_CUDA_SUCCESS)
 		return ho_leave(&d->t, &outer, st);
 	if (ctx_b == ctx_a) {
-		st = d->t.cuStreamWaitEvent(b, e, 0);
+		st = made(d, d->t.cuStreamWaitEvent(b, e, 0));
 		give(d, ctx_a, e);
 		return ho_leave(&d->t, &outer, st);
 	}
 	ho_guard inner;
 	st = ho_enter(&d->t, ctx_b, &inner);
 	if (st == HO_CUDA_SUCCESS)
-		st = ho_leave(&d->t, &inner, d->t.cuStreamWaitEvent(b, e, 0));
+		st = ho_leave(&d->t, &inner, made(d, d->t.cuStreamWaitEvent(b, e, 0)));
 	/* The wait has taken the record over: the event may be used again. */
 	give(d, ctx_a, e);
 	return ho_leave(&d->t, &outer, st);
+}
+
+uint64_t ho_edges(void)
+{
+	uint64_t n = 0;
+
+	for (ho_driver *d = ho_driver_first(); d != NULL; d = d->next) {
+		n += atomic_load_explicit(&d->edges, memory_order_relaxed);
+		for (int i = 0; i < HO_POOL_CONTEXTS; i++)
+			for (int j = 0; j < HO_POOL_EVENTS; j++)
+				n += atomic_load_explicit(&d->racks[i].made[j], memory_order_relaxed);
+	}
+	return n;
 }
 
 ho_ret_word ho_record(ho_driver *d, ho_context ctx, ho_stream s)

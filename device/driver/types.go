@@ -284,6 +284,13 @@ type PointerInfo struct {
 	Pool      MemPoolHandle
 }
 
+// PointerClass holds the facts that classify an address.
+type PointerClass struct {
+	Type    int32  // as in [PointerInfo]
+	Device  Device // meaningless when Type is 0
+	Managed bool
+}
+
 // CaptureInfo is the state of a capture.
 type CaptureInfo struct {
 	Status int32  // StreamCaptureStatus...
