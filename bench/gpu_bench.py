@@ -21,7 +21,7 @@ import sys
 import time
 import timeit
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
 sys.path.insert(0, str(BUILD / "peers"))
@@ -96,6 +96,44 @@ def queued(code: str, names: dict[str, Any], sync: Any, behind: Any = None) -> S
     return once
 
 
+def driver_side(loop: Any, *args: int, sync: Any, behind: Any = None) -> Side:
+    """What the driver's calls take by themselves, in a loop in C, under the conditions of `queued`."""
+    number, batches = 200, 20
+
+    def once() -> float:
+        took = 0
+        for _ in range(batches):
+            gate = _core._gate(behind) if behind is not None else None
+            took += loop(*args, number)
+            if gate is not None:
+                _core._gate_open(gate)
+            sync()
+        return took / (number * batches)
+
+    return once
+
+
+def floors(rows: list[Row], names: dict[str, Any], sync: Any) -> list[Row]:
+    """The rows, each that has one followed by its floor: the driver's calls alone against the same peer."""
+    if not hasattr(gobench, "order_loop"):
+        return rows
+    a, b = names["a"].handle, names["b"].handle
+    sides = {
+        "order stream b after stream a, nothing pending": driver_side(gobench.order_loop, a, b, sync=sync),
+        "order stream b after stream a, work pending": driver_side(
+            gobench.order_loop, a, b, sync=sync, behind=names["a"]
+        ),
+        "allocate 1 KiB and free it in stream order": driver_side(gobench.alloc_loop, a, 1024, sync=sync),
+    }
+    both = []
+    for row in rows:
+        both.append(row)
+        if row.name in sides:
+            name = f"{row.name}: the driver's calls in C"
+            both.append(Row(name, sides[row.name], row.peer, row.peer_side, None))
+    return both
+
+
 def go_rows(left_out: list[str]) -> list[Row]:
     """Issue 3: calls from Go against the same driver calls in a C loop, of the device package's TestSpeed.
 
@@ -106,9 +144,9 @@ def go_rows(left_out: list[str]) -> list[Row]:
     if not binary.exists():
         left_out.append("calls from Go: build/bench/device.test is not built")
         return []
-    line = re.compile(r"^(.+): (\d+) (\d+) [\d.]+ \(goal ([\d.]+)\)$", re.M)
+    line = re.compile(r"^(.+): (\d+) (\d+) [\d.]+ \((?:goal ([\d.]+)|floor)\)$", re.M)
 
-    def measure() -> dict[str, tuple[float, float, float]]:
+    def measure() -> dict[str, tuple[float, float, float | None]]:
         out = subprocess.run(
             [str(binary), "-test.run=TestSpeed$", "-test.v"],
             capture_output=True,
@@ -117,13 +155,13 @@ def go_rows(left_out: list[str]) -> list[Row]:
             stdin=subprocess.DEVNULL,
             cwd=binary.resolve().parent,
         ).stdout
-        return {m[1]: (float(m[2]), float(m[3]), float(m[4])) for m in line.finditer(out)}
+        return {m[1]: (float(m[2]), float(m[3]), float(m[4]) if m[4] else None) for m in line.finditer(out)}
 
     runs = [measure()]
     if not runs[0]:
         left_out.append("calls from Go: TestSpeed measures with HANDOFF_DRIVER=cuda only")
 
-    def side(name: str, which: int) -> Side:
+    def side(name: str, which: Literal[0, 1]) -> Side:
         """The figures of one row: a run measures all rows, so each reads the runs in turn."""
         calls = itertools.count()
 
@@ -172,7 +210,7 @@ def stream_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
     }
     sync = torch.cuda.synchronize
     ours.allocate(1024, stream=names["a"]).close()  # the first one sets the pool up
-    return [
+    rows = [
         Row(
             "wrap a PyTorch stream",
             statement("V(t)", names),
@@ -202,6 +240,7 @@ def stream_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
             0.5,
         ),
     ]
+    return floors(rows, names, sync)
 
 
 def view_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:

@@ -4,9 +4,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
+	"time"
 
+	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/dlpack"
+	"github.com/go-handoff/handoff/internal/cloop"
 	"github.com/go-handoff/handoff/memview"
 	"github.com/go-handoff/handoff/python/ext"
 	"github.com/go-handoff/handoff/stream"
@@ -26,6 +30,8 @@ var module = ext.New("gobench", "Functions to measure and to repeat.").
 	Func("keep(a)", keep, "Keeps a view past the call and gives it back on another goroutine.").
 	Func("fails(a)", fails, "Returns an error.").
 	Func("panics(a)", panics, "Panics.").
+	Func("order_loop(a, b, n)", orderLoop, "Orders stream b after stream a n times in a C loop; returns nanoseconds.").
+	Func("alloc_loop(s, size, n)", allocLoop, "Allocates and frees size bytes n times in the order of a stream in a C loop; returns nanoseconds.").
 	Func("stats()", stats, "Returns (live exports, pinned owners) after a garbage collection.")
 
 func main() {}
@@ -102,6 +108,23 @@ var errBench = errors.New("as asked")
 func fails(memview.StridedMemoryView) error { return errBench }
 
 func panics(memview.StridedMemoryView) { panic("as asked") }
+
+// orderLoop and allocLoop are what the driver's calls take that no library can spare: the floor
+// of the rows about streams. Streams are raw handles; a context is current.
+func orderLoop(a, b uint64, n int) (int64, error) {
+	return nanoseconds(cloop.Order(driver.StreamHandle(a), driver.StreamHandle(b), n))
+}
+
+func allocLoop(s, size uint64, n int) (int64, error) {
+	return nanoseconds(cloop.AllocFree(driver.StreamHandle(s), uintptr(size), n))
+}
+
+func nanoseconds(d time.Duration, ok bool) (int64, error) {
+	if !ok {
+		return 0, fmt.Errorf("a call of the CUDA driver failed, or there is none: %w", driver.ErrNoDriver)
+	}
+	return d.Nanoseconds(), nil
+}
 
 func stats() (exports, pinned int64) {
 	runtime.GC()

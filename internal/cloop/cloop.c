@@ -40,6 +40,21 @@ int64_t ho_cloop_order(uintptr_t a, uintptr_t b, int n)
 	return bad ? -1 : took;
 }
 
+int ho_cloop_order_once(uintptr_t a, uintptr_t b)
+{
+	static int (*record)(uintptr_t, uintptr_t), (*wait)(uintptr_t, uintptr_t, unsigned);
+	static uintptr_t e;
+
+	if (e == 0) {
+		int (*create)(uintptr_t *, unsigned) = (int (*)(uintptr_t *, unsigned))symbol("cuEventCreate");
+		record = (int (*)(uintptr_t, uintptr_t))symbol("cuEventRecord");
+		wait = (int (*)(uintptr_t, uintptr_t, unsigned))symbol("cuStreamWaitEvent");
+		if (create == NULL || record == NULL || wait == NULL || create(&e, 2) != 0)
+			return -1;
+	}
+	return record(e, a) | wait(b, e, 0);
+}
+
 int64_t ho_cloop_alloc(uintptr_t s, uintptr_t bytes, int n)
 {
 	int (*alloc)(uint64_t *, size_t, uintptr_t) = (int (*)(uint64_t *, size_t, uintptr_t))symbol("cuMemAllocAsync");
@@ -75,6 +90,21 @@ static int64_t attributes(uint64_t ptr, unsigned count, int *kinds, int n)
 		bad |= ask(count, kinds, out, ptr);
 	int64_t took = now() - begin;
 	return bad ? -1 : took;
+}
+
+int ho_cloop_attributes_once(uint64_t ptr)
+{
+	static int (*ask)(unsigned, int *, void **, uint64_t);
+	static int kinds[] = {2, 8, 9};
+	uint64_t room[3];
+	void *out[] = {&room[0], &room[1], &room[2]};
+
+	if (ask == NULL) {
+		ask = (int (*)(unsigned, int *, void **, uint64_t))symbol("cuPointerGetAttributes");
+		if (ask == NULL)
+			return -1;
+	}
+	return ask(3, kinds, out, ptr);
 }
 
 int64_t ho_cloop_attributes(uint64_t ptr, int n)

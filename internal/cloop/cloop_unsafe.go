@@ -23,6 +23,17 @@ func Order(a, b driver.StreamHandle, n int) (d time.Duration, ok bool) {
 	return result(C.ho_cloop_order(C.uintptr_t(a), C.uintptr_t(b), C.int(n)))
 }
 
+// OrderOnce is one round of [Order] in a call of its own: what no call from Go
+// can be faster than. Use it on one goroutine at a time.
+func OrderOnce(a, b driver.StreamHandle) bool {
+	return C.ho_cloop_order_once(C.uintptr_t(a), C.uintptr_t(b)) == 0
+}
+
+// AttributesOnce is the same of [Attributes].
+func AttributesOnce(p driver.DevicePtr) bool {
+	return C.ho_cloop_attributes_once(C.uint64_t(p)) == 0
+}
+
 // AllocFree allocates and frees size bytes n times in the order of s.
 func AllocFree(s driver.StreamHandle, size uintptr, n int) (d time.Duration, ok bool) {
 	return result(C.ho_cloop_alloc(C.uintptr_t(s), C.uintptr_t(size), C.int(n)))

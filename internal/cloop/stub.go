@@ -12,6 +12,12 @@ import (
 // Order says that there is no driver.
 func Order(_, _ driver.StreamHandle, _ int) (d time.Duration, ok bool) { return 0, false }
 
+// OrderOnce says that there is no driver.
+func OrderOnce(_, _ driver.StreamHandle) bool { return false }
+
+// AttributesOnce says that there is no driver.
+func AttributesOnce(driver.DevicePtr) bool { return false }
+
 // AllocFree says that there is no driver.
 func AllocFree(driver.StreamHandle, uintptr, int) (d time.Duration, ok bool) { return 0, false }
 
