@@ -231,6 +231,7 @@ var walkedLaunches = []testdriver.Operation{
 		Name: "Graph.Launch", Covers: []string{
 			"Graph.LaunchIn", "Graph.Fill", "Graph.Copy", "Graph.Host", "Graph.RecordEvent", "Graph.WaitEvent", "Graph.Child", "Graph.Clone", "Graph.Instantiate",
 			"GraphExec.Launch", "GraphExec.Upload", "GraphExec.Close", "GraphExec.SetLaunch", "GraphExec.SetFill", "GraphExec.SetCopy", "GraphExec.SetHost",
+			"Node.Params", "Node.SetLaunch", "Node.SetFill", "Node.SetCopy", "Node.SetHost", "Node.SetEvent",
 			"GraphExec.SetChild", "GraphExec.SetEvent", "GraphExec.SetEnabled", "GraphExec.Enabled", "GraphExec.Update",
 		},
 		MakesGood: append(slices.Clip(goodAnyway), "cuStreamIsCapturing", "cuStreamQuery", "cuEventCreate", "cuEventRecord", "cuGraphKernelNodeGetParams"), Max: 200, Brief: true,
@@ -270,6 +271,22 @@ var walkedLaunches = []testdriver.Operation{
 			child, err := g.Child(leaf, wait)
 			if err != nil {
 				return err
+			}
+			for _, f := range []func() error{
+				func() error { return kn.SetLaunch(one, w.k, w.add()...) },
+				func() error { return fill.SetFill(w.b, 8, 2, 4, 1) },
+				func() error { return cpy.SetCopy(w.b, 36, w.b, 8, 4) },
+				func() error { return host.SetHost(func() {}) },
+				func() error { return rec.SetEvent(w.e) },
+			} {
+				if err := f(); err != nil {
+					return err
+				}
+			}
+			for _, n := range []launch.Node{kn, fill, cpy, host, rec, wait, child} {
+				if _, err := n.Params(); err != nil {
+					return err
+				}
 			}
 			x, err := g.Instantiate(nil)
 			if err != nil {
@@ -349,6 +366,22 @@ var walkedLaunches = []testdriver.Operation{
 			return errors.Join(err, e)
 		}
 		return errors.Join(err, g.Close())
+	})},
+	{Name: "Capture.Insert", MakesGood: goodAnyway, Do: captured(func(w *walkLaunches, s *device.Stream) error {
+		g, err := launch.Record(s, func(c *launch.Capture) error {
+			if err := launch.Launch(s, one, w.k, w.add()...); err != nil {
+				return err
+			}
+			err := c.Insert(s, func(g *launch.Graph, after []launch.Node) ([]launch.Node, error) {
+				n, err := g.Fill(w.b, 0, 1, 4, 1, after...)
+				return []launch.Node{n}, err
+			})
+			return errors.Join(err, launch.Launch(s, one, w.k, w.add()...))
+		})
+		if err != nil {
+			return err
+		}
+		return g.Close()
 	})},
 	{Name: "Record", MakesGood: goodAnyway, Do: captured(func(w *walkLaunches, s *device.Stream) error {
 		g, err := launch.Record(s, func(*launch.Capture) error { return launch.Launch(s, one, w.k, w.add()...) })

@@ -184,15 +184,20 @@ func NewGraph(ctx *device.Context) (*Graph, error) {
 }
 
 func newGraph(d *driver.Driver, h driver.GraphHandle, ctx *device.Context, keep *holds) *Graph {
-	o := &graphOwner{d: d, handle: h, keep: keep, token: leak.Track("launch.Graph")}
-	g := &Graph{own: o, handle: h, ctx: ctx}
-	g.root = g
+	g := &Graph{own: &graphOwner{d: d, keep: keep}, ctx: ctx}
+	g.open(h)
+	return g
+}
+
+// open takes the handle over, which Close destroys from here on.
+func (g *Graph) open(h driver.GraphHandle) {
+	g.own.handle, g.handle, g.root = h, h, g
+	g.own.token = leak.Track("launch.Graph")
 	stats.graphs.Add(1)
 	g.cleanup = runtime.AddCleanup(g, func(o *graphOwner) {
 		stats.collected.Add(1)
 		go func() { _ = o.dispose() }()
-	}, o)
-	return g
+	}, g.own)
 }
 
 // ImportGraph takes over a raw graph, for example one that another library

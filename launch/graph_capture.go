@@ -48,7 +48,7 @@ func (m CaptureMode) driver() (int32, bool) {
 // must be ended.
 type Capture struct {
 	s     *device.Stream
-	g     *Graph // keeps; without a handle of its own until the end, unless into is set
+	g     *Graph // the driver's until the end, unless into is set
 	into  bool   // g existed before
 	id    uint64
 	ended atomic.Bool
@@ -132,7 +132,7 @@ func newCapture(s *device.Stream, g *Graph, into bool) (*Capture, error) {
 	if res != driver.Success {
 		h, err := c.end()
 		if !into {
-			g.own.keep.drop()
+			g.abandon()
 		}
 		if err == nil && !into {
 			err = g.check("destroy graph", g.own.d.GraphDestroy(h))
@@ -140,6 +140,9 @@ func newCapture(s *device.Stream, g *Graph, into bool) (*Capture, error) {
 		return nil, errors.Join(launchError("begin capture", s.Device().Ordinal(), res), err)
 	}
 	c.id = info.ID
+	if !into {
+		g.handle = info.Graph // nodes can be added to it, see Insert
+	}
 	captures.m.Store(c.id, c)
 	captures.active.Add(1)
 	return c, nil
@@ -186,6 +189,51 @@ func (c *Capture) Host(s *device.Stream, fn func()) error {
 	return launchError(op, s.Device().Ordinal(), s.Device().Driver().LaunchHostFunc(s.Context().Handle(), s.Handle(), p.Fn, p.User))
 }
 
+// Insert adds nodes that no call on a stream makes, such as a child graph or a
+// conditional node, where the capture of a stream is: f gets the graph that is
+// captured into and the nodes that the next one would depend on, adds nodes
+// behind these, and returns the ones that what is queued next has to follow.
+// None means that it follows what it would have followed. s is the capturing
+// stream or one that joined it; f must not end the capture.
+//
+// The nodes can be used with the graph that [Capture.End] returns. What f has
+// added when it fails stays in the graph, which goes on being captured.
+func (c *Capture) Insert(s *device.Stream, f func(g *Graph, after []Node) ([]Node, error)) error {
+	const op = "insert nodes into capture"
+	if s == nil || f == nil {
+		return invalid("%s: no stream, or no function", op)
+	}
+	if c.ended.Load() {
+		return closed(op)
+	}
+	if err := s.Begin(op); err != nil {
+		return err
+	}
+	defer s.End()
+	d, ctx := s.Device().Driver(), s.Context().Handle()
+	after := make([]driver.GraphNodeHandle, 8)
+	info, res := d.CaptureInfo(ctx, s.Handle(), after)
+	if res == driver.Success && info.Deps > len(after) {
+		after = make([]driver.GraphNodeHandle, info.Deps)
+		info, res = d.CaptureInfo(ctx, s.Handle(), after)
+	}
+	if res != driver.Success {
+		return launchError(op, s.Device().Ordinal(), res)
+	}
+	if info.Status != driver.StreamCaptureStatusActive || info.ID != c.id {
+		return invalid("%s: the stream takes no part in the capture", op)
+	}
+	nodes, err := f(c.g, c.g.wrap(after[:min(info.Deps, len(after))]))
+	if err != nil || len(nodes) == 0 {
+		return err
+	}
+	h, err := c.g.handles(op, nodes)
+	if err != nil {
+		return err
+	}
+	return launchError(op, s.Device().Ordinal(), d.StreamUpdateCaptureDependencies(ctx, s.Handle(), h, nil, driver.StreamSetCaptureDependencies))
+}
+
 func (c *Capture) keepKernel(k *Kernel) error { return c.g.own.keep.kernel(k) }
 
 // End ends the capture and returns the graph: the one that was captured into,
@@ -205,10 +253,19 @@ func (c *Capture) End() (*Graph, error) {
 		return c.g, nil
 	}
 	if err != nil {
-		c.g.own.keep.drop()
+		c.g.abandon()
 		return nil, err
 	}
-	return newGraph(c.g.own.d, h, c.g.ctx, c.g.own.keep), nil
+	c.g.open(h)
+	return c.g, nil
+}
+
+// abandon gives up what a graph keeps that never was: its nodes are none any more.
+func (g *Graph) abandon() {
+	g.own.mu.Lock()
+	g.own.closed = true
+	g.own.mu.Unlock()
+	g.own.keep.drop()
 }
 
 // end makes the driver end the capture, and gives the stream back, which may

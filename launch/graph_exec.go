@@ -33,7 +33,9 @@ type InstantiateOptions struct {
 
 // GraphExec is an executable graph. It may be launched any number of times;
 // launches of one GraphExec run one after another. It keeps open what the
-// graph's nodes use until it is closed and its launches are done.
+// graph's nodes use until it is closed and its launches are done. The graph
+// itself may be closed, but to change nodes (SetLaunch and the like) it has to
+// be open.
 //
 // A GraphExec may be used from several goroutines, which wait for each other.
 type GraphExec struct {
@@ -66,7 +68,7 @@ func (g *Graph) Instantiate(opts *InstantiateOptions) (*GraphExec, error) {
 		o = *opts
 	}
 	if g.root != g {
-		return nil, invalid("%s: it is the body of a conditional node", op)
+		return nil, invalid("%s: it is the body of a conditional node, or still captured", op)
 	}
 	if o.AutoFreeOnLaunch && o.DeviceLaunch {
 		return nil, invalid("%s: DeviceLaunch excludes AutoFreeOnLaunch", op)
@@ -242,7 +244,7 @@ func (x *GraphExec) on(op string, s *device.Stream, call func(*driver.Driver, dr
 		x.own.used[s] = waitable(s)
 	}
 	if res == driver.ErrorStreamCaptureUnsupported {
-		return &Error{Op: op, Device: x.own.dev, Code: res, Detail: "the stream captures: add the graph as a child in place of a launch"}
+		return &Error{Op: op, Device: x.own.dev, Code: res, Detail: "the stream captures: add the graph as a child (Capture.Insert) in place of a launch"}
 	}
 	return launchError(op, x.own.dev, res)
 }
@@ -310,13 +312,17 @@ func (x *GraphExec) Update(g *Graph) error {
 }
 
 // update changes one node for launches from now on. n is a node of the graph
-// that x was made of.
+// that x was made of, which is still open.
 func (x *GraphExec) update(op string, n Node, call func(*driver.Driver, driver.GraphExecHandle) driver.Result) error {
 	if n.g == nil {
 		return invalid("%s: no node", op)
 	}
 	defer x.exit()
 	if err := x.enter(op); err != nil {
+		return err
+	}
+	defer n.g.exit() // whose node the driver looks at
+	if err := n.g.enter(op); err != nil {
 		return err
 	}
 	res := call(x.own.d, x.own.handle)
@@ -331,7 +337,7 @@ func (x *GraphExec) update(op string, n Node, call func(*driver.Driver, driver.G
 // and configuration are those of [Launch].
 func (x *GraphExec) SetLaunch(n Node, cfg Config, k *Kernel, args ...any) error {
 	const op = "update kernel node"
-	ctx, err := x.contextOf(n)
+	ctx, err := nodeContext(op, n, x.ctx)
 	if err != nil {
 		return err
 	}
@@ -352,12 +358,20 @@ func (x *GraphExec) SetLaunch(n Node, cfg Config, k *Kernel, args ...any) error 
 	return err
 }
 
-// contextOf returns the context that a kernel node runs in, which no update
-// changes. What is no kernel node is refused by the update.
-func (x *GraphExec) contextOf(n Node) (*device.Context, error) {
-	p, res := x.own.d.GraphKernelNodeGetParams(n.h)
-	if res != driver.Success || p.Ctx == 0 || p.Ctx == x.ctx.Handle() {
-		return x.ctx, nil
+// nodeContext returns the context that a kernel node runs in, which no change
+// of its parameters changes: usual, unless the node says another. What is no
+// kernel node is refused by the change.
+func nodeContext(op string, n Node, usual *device.Context) (*device.Context, error) {
+	if n.g == nil {
+		return nil, invalid("%s: no node", op)
+	}
+	defer n.g.exit()
+	if err := n.g.enter(op); err != nil {
+		return nil, err
+	}
+	p, res := n.g.own.d.GraphKernelNodeGetParams(n.h)
+	if res != driver.Success || p.Ctx == 0 || p.Ctx == usual.Handle() {
+		return usual, nil
 	}
 	return device.WrapContext(p.Ctx)
 }
@@ -407,18 +421,19 @@ func (x *GraphExec) SetHost(n Node, fn func()) error {
 // SetChild changes a child graph to another one with the same nodes and edges.
 func (x *GraphExec) SetChild(n Node, child *Graph) error {
 	const op = "update child graph"
-	if child == nil {
-		return invalid("%s: no graph", op)
+	if n.g == nil || child == nil || child.own == n.g.own {
+		return invalid("%s: no node, or the child is nil or the graph itself", op)
 	}
-	defer child.exit()
-	if err := child.enter(op); err != nil {
+	defer x.exit()
+	if err := x.enter(op); err != nil {
 		return err
 	}
-	err := x.update(op, n, func(d *driver.Driver, h driver.GraphExecHandle) driver.Result {
-		return d.GraphExecChildGraphNodeSetParams(h, n.h, child.handle)
-	})
-	if err != nil {
+	defer exitBoth(n.g.own, child.own)
+	if err := enterBoth(op, n.g.own, child.own); err != nil {
 		return err
+	}
+	if res := x.own.d.GraphExecChildGraphNodeSetParams(x.own.handle, n.h, child.handle); res != driver.Success {
+		return &Error{Op: op, Device: x.own.dev, Code: res, Kind: ErrUpdate}
 	}
 	x.own.keep.others(child.own.keep)
 	return nil

@@ -254,17 +254,9 @@ func (g *Graph) Child(child *Graph, deps ...Node) (Node, error) {
 	if child == nil || child.own == g.own {
 		return Node{}, invalid("%s: the child is nil, or the graph itself", op)
 	}
-	// Two locks are taken in one order everywhere.
-	first, second := g.own, child.own
-	if first.handle > second.handle {
-		first, second = second, first
-	}
-	first.mu.Lock()
-	defer first.mu.Unlock()
-	second.mu.Lock()
-	defer second.mu.Unlock()
-	if g.own.closed || child.own.closed {
-		return Node{}, closed(op)
+	defer exitBoth(g.own, child.own)
+	if err := enterBoth(op, g.own, child.own); err != nil {
+		return Node{}, err
 	}
 	h, err := g.handles(op, deps)
 	if err != nil {
@@ -276,6 +268,26 @@ func (g *Graph) Child(child *Graph, deps ...Node) (Node, error) {
 	}
 	g.own.keep.others(child.own.keep)
 	return Node{g, n}, nil
+}
+
+// enterBoth locks two graphs for one operation, in one order everywhere;
+// exitBoth is called whether it fails or not.
+func enterBoth(op string, a, b *graphOwner) error {
+	first, second := a, b
+	if first.handle > second.handle {
+		first, second = second, first
+	}
+	first.mu.Lock()
+	second.mu.Lock()
+	if a.closed || b.closed {
+		return closed(op)
+	}
+	return nil
+}
+
+func exitBoth(a, b *graphOwner) {
+	a.mu.Unlock()
+	b.mu.Unlock()
 }
 
 // Empty adds a node that only joins others.

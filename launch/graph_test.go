@@ -241,6 +241,101 @@ func TestGraphUpdate(t *testing.T) {
 	})
 }
 
+// TestNodeParams reads what nodes do, and changes it in the graph.
+func TestNodeParams(t *testing.T) {
+	nothingHeld(t)
+	k, s := kernel(t, "add"), newStream(t, 0)
+	a, b := upload[int32](t, s, 0, 0), upload[int32](t, s, 0, 0)
+	do := must(t)
+	e1, err := s.Device().NewEvent(nil)
+	require.NoError(t, err)
+	closeLater(t, e1)
+	e2, err := s.Device().NewEvent(nil)
+	require.NoError(t, err)
+	closeLater(t, e2)
+	two := launch.Config{Grid: launch.D1(1), Block: launch.D1(2), SharedMem: 64}
+	var first, second atomic.Int32
+	g, child := newGraph(t, s), newGraph(t, s)
+	do(child.Empty())
+	fill := do(g.Fill(a, 4, 3, 4, 1))
+	add := do(g.Launch(two, k, []any{a, int32(1), int64(2)}, fill))
+	cpy := do(g.Copy(b, 0, a, 0, 8, add))
+	host := do(g.Host(func() { first.Add(1) }, cpy))
+	record := do(g.RecordEvent(e1, host))
+	wait := do(g.WaitEvent(e1, record))
+	inner := do(g.Child(child, wait))
+	memory := newGraph(t, s) // can be instantiated once only
+	alloc, ptr, err := memory.Alloc(4096, nil)
+	require.NoError(t, err)
+	free := do(memory.Free(ptr, alloc))
+
+	params := func(n launch.Node) any {
+		p, err := n.Params()
+		require.NoError(t, err)
+		return p
+	}
+	f := params(fill).(driver.MemsetNodeParams)
+	require.Equal(t, []any{a.Ptr() + 4, uint32(3), uint32(4), uintptr(1)}, []any{f.Dst, f.Value, f.ElementSize, f.Width})
+	kn := params(add).(driver.KernelNodeParams)
+	require.Equal(t, []uint32{1, 1, 1, 2, 1, 1, 64}, []uint32{kn.GridX, kn.GridY, kn.GridZ, kn.BlockX, kn.BlockY, kn.BlockZ, kn.SharedBytes})
+	c := params(cpy).(driver.Memcpy3D)
+	require.Equal(t, []any{b.Ptr(), a.Ptr(), uintptr(8)}, []any{c.DstDevice, c.SrcDevice, c.WidthBytes})
+	require.NotZero(t, params(host).(driver.HostNodeParams).Fn)
+	require.Equal(t, e1.Handle(), params(record))
+	require.Equal(t, e1.Handle(), params(wait))
+	require.Equal(t, uintptr(4096), params(alloc).(driver.MemAllocNodeParams).Bytes)
+	require.Equal(t, ptr, params(free))
+	copied := params(inner).(*launch.Graph)
+	nodes, err := copied.Nodes()
+	require.NoError(t, err)
+	require.Len(t, nodes, 1)
+	require.Nil(t, params(nodes[0]), "an empty node has none")
+	require.NoError(t, copied.Close(), "it goes with its graph")
+	_, err = copied.Instantiate(nil)
+	require.ErrorIs(t, err, launch.ErrInvalidValue)
+
+	before := instantiate(t, g)
+	require.NoError(t, fill.SetFill(a, 0, 10, 4, 2))
+	require.NoError(t, add.SetLaunch(two, k, a, int32(5), int64(1)))
+	require.NoError(t, cpy.SetCopy(b, 4, a, 0, 4))
+	require.NoError(t, host.SetHost(func() { second.Add(1) }))
+	require.NoError(t, record.SetEvent(e2))
+	require.NoError(t, wait.SetEvent(e2))
+	require.Equal(t, e2.Handle(), params(wait))
+	require.NoError(t, before.Launch(s), "what was instantiated before is as it was")
+	require.Equal(t, []int32{1, 4}, download[int32](t, s, b))
+	after := instantiate(t, g)
+	require.NoError(t, after.Launch(s))
+	require.Equal(t, []int32{15, 10}, download[int32](t, s, a))
+	require.Equal(t, []int32{1, 15}, download[int32](t, s, b))
+	require.Equal(t, []int32{1, 1}, []int32{first.Load(), second.Load()})
+
+	argError(t, add.SetLaunch(two, k, a, 5, int64(1)), 1)
+	require.ErrorIs(t, add.SetLaunch(launch.Config{Block: launch.D1(1)}, k, a, int32(5), int64(1)), launch.ErrInvalidValue, "an empty grid")
+	require.Error(t, fill.SetLaunch(two, k, a, int32(5), int64(1)), "no kernel node")
+	require.ErrorIs(t, cpy.SetCopy(b, 4, a, 4, 8), launch.ErrInvalidValue)
+	require.ErrorIs(t, fill.SetFill(a, 0, 256, 1, 1), launch.ErrInvalidValue)
+	require.ErrorIs(t, host.SetHost(nil), launch.ErrInvalidValue)
+	require.ErrorIs(t, host.SetEvent(e1), launch.ErrInvalidValue)
+	var none launch.Node
+	_, err = none.Params()
+	for _, err := range []error{err, none.SetLaunch(two, k), none.SetCopy(b, 0, a, 0, 4), none.SetFill(a, 0, 0, 4, 1), none.SetHost(func() {}), none.SetEvent(e1)} {
+		require.ErrorIs(t, err, launch.ErrInvalidValue)
+	}
+	require.NoError(t, g.Close())
+	_, err = fill.Params()
+	require.ErrorIs(t, err, launch.ErrClosed)
+	for _, err := range []error{
+		fill.SetFill(a, 0, 10, 4, 2), add.SetLaunch(two, k, a, int32(5), int64(1)), cpy.SetCopy(b, 0, a, 0, 4), host.SetHost(func() {}), wait.SetEvent(e1),
+		after.SetFill(fill, a, 0, 10, 4, 2), after.SetLaunch(add, two, k, a, int32(5), int64(1)), after.SetCopy(cpy, b, 0, a, 0, 4),
+		after.SetHost(host, func() {}), after.SetEvent(wait, e1), after.SetChild(inner, child), after.SetEnabled(add, false),
+	} {
+		require.ErrorIs(t, err, launch.ErrClosed, "the driver sees no node of a graph that is gone")
+	}
+	require.NoError(t, after.Launch(s))
+	require.NoError(t, s.Synchronize(t.Context()))
+}
+
 func TestGraphUpdateHostChildEvent(t *testing.T) {
 	nothingHeld(t)
 	k, s := kernel(t, "add"), newStream(t, 0)
@@ -268,6 +363,9 @@ func TestGraphUpdateHostChildEvent(t *testing.T) {
 	require.NoError(t, x.SetHost(host, func() { second.Add(1) }))
 	require.NoError(t, x.SetEvent(record, e2))
 	require.ErrorIs(t, x.SetEvent(host, e2), launch.ErrInvalidValue)
+	require.ErrorIs(t, x.SetChild(child, g), launch.ErrInvalidValue, "the graph itself")
+	require.ErrorIs(t, x.SetChild(child, nil), launch.ErrInvalidValue)
+	require.ErrorIs(t, x.SetChild(launch.Node{}, g), launch.ErrInvalidValue)
 	require.NoError(t, x.Launch(s))
 	require.Equal(t, []int32{11}, download[int32](t, s, a))
 	require.Equal(t, int32(1), first.Load())
@@ -635,6 +733,103 @@ func TestCapture(t *testing.T) {
 	require.Zero(t, kept.Load())
 	require.NoError(t, x.Close())
 	require.Equal(t, int32(1), kept.Load())
+}
+
+// TestCaptureInsert puts a child graph and a node with a condition between captured kernels.
+func TestCaptureInsert(t *testing.T) {
+	nothingHeld(t)
+	k, s, side := kernel(t, "add"), newStream(t, 0), newStream(t, 0)
+	a, b := upload[int32](t, s, 1), upload[int32](t, s, 5)
+	require.NoError(t, s.Synchronize(t.Context()))
+	child := newGraph(t, s)
+	must(t)(child.Copy(b, 0, a, 0, 4))
+	conditions := testdriver.Open(t).Version() >= 12040
+	add := func(s *device.Stream, b *device.Buffer, n int32) {
+		t.Helper()
+		require.NoError(t, launch.Launch(s, one, k, b, n, int64(1)))
+	}
+	var inserted, behind launch.Node
+	cause := errors.New("cause")
+	g, err := launch.Record(s, func(c *launch.Capture) error {
+		require.NoError(t, c.Insert(s, func(g *launch.Graph, after []launch.Node) ([]launch.Node, error) {
+			require.Empty(t, after, "nothing is captured yet")
+			_, err := g.Instantiate(nil)
+			require.ErrorIs(t, err, launch.ErrInvalidValue)
+			return nil, nil
+		}))
+		add(s, a, 10) // a 11
+		require.NoError(t, c.Insert(s, func(g *launch.Graph, after []launch.Node) ([]launch.Node, error) {
+			require.Len(t, after, 1)
+			kind, err := after[0].Kind()
+			require.NoError(t, err)
+			require.Equal(t, launch.KindKernel, kind)
+			inserted, err = g.Child(child, after...) // b 11
+			return []launch.Node{inserted}, err
+		}))
+		add(s, b, 100) // b 111
+		require.NoError(t, side.Wait(s))
+		if conditions {
+			require.NoError(t, c.Insert(side, func(g *launch.Graph, after []launch.Node) ([]launch.Node, error) {
+				cond, err := g.Condition(1, true)
+				require.NoError(t, err)
+				n, body, err := g.If(cond, after...)
+				require.NoError(t, err)
+				must(t)(body.Launch(one, k, []any{b, int32(1000), int64(1)}))
+				return []launch.Node{n}, nil
+			}))
+		} else {
+			add(side, b, 1000)
+		}
+		require.NoError(t, s.Wait(side))
+		add(s, b, 1)
+		require.NoError(t, c.Insert(s, func(_ *launch.Graph, after []launch.Node) ([]launch.Node, error) {
+			behind = after[0]
+			return nil, nil
+		}))
+
+		require.ErrorIs(t, c.Insert(s, func(*launch.Graph, []launch.Node) ([]launch.Node, error) { return nil, cause }), cause)
+		err := c.Insert(s, func(*launch.Graph, []launch.Node) ([]launch.Node, error) { return child.Nodes() })
+		require.ErrorIs(t, err, launch.ErrInvalidValue, "nodes of another graph")
+		nothing := func(*launch.Graph, []launch.Node) ([]launch.Node, error) { return nil, nil }
+		require.ErrorIs(t, c.Insert(newStream(t, 0), nothing), launch.ErrInvalidValue, "takes no part")
+		require.ErrorIs(t, c.Insert(nil, nothing), launch.ErrInvalidValue)
+		require.ErrorIs(t, c.Insert(s, nil), launch.ErrInvalidValue)
+		return nil
+	})
+	require.NoError(t, err)
+	closeLater(t, g)
+	require.Same(t, g, inserted.Graph())
+	deps, err := inserted.Dependents()
+	require.NoError(t, err)
+	require.Len(t, deps, 1, "what was queued next follows it")
+	x := instantiate(t, g)
+	require.NoError(t, x.Launch(s))
+	require.Equal(t, []int32{1112}, download[int32](t, s, b))
+	require.NoError(t, x.SetLaunch(behind, one, k, b, int32(2), int64(1)))
+	require.NoError(t, x.Launch(s))
+	require.Equal(t, []int32{21}, download[int32](t, s, a))
+	require.Equal(t, []int32{1123}, download[int32](t, s, b))
+
+	var kept launch.Node // a capture that came to nothing leaves no graph for its nodes
+	_, err = launch.Record(s, func(c *launch.Capture) error {
+		require.NoError(t, c.Insert(s, func(g *launch.Graph, _ []launch.Node) (_ []launch.Node, err error) {
+			kept, err = g.Empty()
+			return []launch.Node{kept}, err
+		}))
+		require.NoError(t, side.Wait(s))
+		add(side, b, 1)
+		return nil // side was not waited for
+	})
+	require.ErrorIs(t, err, driver.ErrCapture)
+	_, err = kept.Kind()
+	require.ErrorIs(t, err, launch.ErrClosed)
+	c, err := launch.BeginCapture(s, launch.CaptureRelaxed)
+	require.NoError(t, err)
+	g, err = c.End()
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+	err = c.Insert(s, func(*launch.Graph, []launch.Node) ([]launch.Node, error) { return nil, nil })
+	require.ErrorIs(t, err, launch.ErrClosed)
 }
 
 func TestCaptureKeepsBuffers(t *testing.T) {
