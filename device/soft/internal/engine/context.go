@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -14,6 +15,8 @@ type Context struct {
 	id      uint64
 	primary bool
 	sticky  atomic.Int32 // Code of the fault that ended this context, or 0
+	moving  atomic.Int32 // pieces of work that move bytes now
+	epoch   atomic.Int32 // how often the context was lost to an injected code
 	dead    atomic.Bool
 
 	// Guarded by e.mu.
@@ -39,9 +42,18 @@ func (c *Context) usable() Code {
 		return ContextDestroyed
 	}
 	if s := c.sticky.Load(); s != 0 {
+		c.still()
 		return Code(s)
 	}
 	return Success
+}
+
+// still waits until no copy or memset of a lost context runs any more; none begins. Whoever is told that
+// it is lost may free the memory that its work used.
+func (c *Context) still() {
+	for c.moving.Load() != 0 {
+		runtime.Gosched()
+	}
 }
 
 // fail makes code stick to the context: every later call that uses it returns code.

@@ -64,13 +64,15 @@ func (e *Engine) judge(t *Thread, api string, f func() Code) Code {
 		}
 	}
 	if v.Sticky {
-		e.lose(t, v.Code)
+		for _, c := range e.lose(t, v.Code) {
+			c.still()
+		}
 	}
 	return v.Code
 }
 
 // lose makes a code stick to the context that is current for t, and if there is none to every context.
-func (e *Engine) lose(t *Thread, code Code) {
+func (e *Engine) lose(t *Thread, code Code) []*Context {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	lost := e.allContexts()
@@ -85,7 +87,9 @@ func (e *Engine) lose(t *Thread, code Code) {
 		if c.sticky.CompareAndSwap(0, int32(code)) {
 			e.hurt[c] = struct{}{}
 		}
+		c.epoch.Add(1) // nothing that is queued begins any more, healed or not
 	}
+	return lost
 }
 
 // mayAllocate lets the injector decide about n bytes.

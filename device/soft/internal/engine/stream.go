@@ -35,6 +35,8 @@ type runner struct {
 	e   *Engine
 	ctx *Context
 	s   *stream
+	// epoch is that of the context when the work was submitted.
+	epoch int32
 	// conds are the conditional handles' values of the graph launch under way.
 	conds *condValues
 	// What a hunt has to know of the running work: whether there is one, what the work
@@ -91,6 +93,8 @@ type task struct {
 	next  *task
 	hop   *hunt.Op      // the work in a hunt, or nil
 	pend  *hunt.Pending // its turn, when what it touches is known only afterwards
+
+	epoch int32 // of the context, when it was submitted
 
 	done atomic.Bool
 	mu   sync.Mutex
@@ -226,7 +230,7 @@ func (e *Engine) submitLocked(t *Thread, s *stream, w work, deps ...*task) (*tas
 		return nt, Success
 	}
 	s.seq++
-	nt := &task{s: s, w: w, seq: s.seq, deps: all, after: s.after, hop: hop, pend: pend}
+	nt := &task{s: s, w: w, seq: s.seq, deps: all, after: s.after, hop: hop, pend: pend, epoch: s.ctx.epoch.Load()}
 	s.tail = nt
 	s.push(nt)
 	return nt, Success
@@ -397,6 +401,7 @@ func (e *Engine) run(r *runner, t *task) {
 			start = now()
 		}
 	}
+	r.epoch = t.epoch
 	code := r.do(t.w)
 	if trace != nil {
 		acc := r.acc
@@ -416,9 +421,19 @@ func (e *Engine) run(r *runner, t *task) {
 // because it only gives something back.
 type always interface{ always() }
 
-// do runs one piece of work. A fault sticks to the context, as on a real device.
+// do runs one piece of work, unless the context has been lost since it was submitted. A fault sticks to
+// the context, as on a real device.
 func (r *runner) do(w work) (code Code) {
-	if c := Code(r.ctx.sticky.Load()); c != Success {
+	ctx := r.ctx
+	if moves(w) {
+		ctx.moving.Add(1)
+		defer ctx.moving.Add(-1)
+	}
+	c := Code(ctx.sticky.Load())
+	if c == Success && r.epoch != ctx.epoch.Load() {
+		c = LaunchFailure // the context has been healed since: what it had to do is gone
+	}
+	if c != Success {
 		if _, ok := w.(always); !ok {
 			return c
 		}
@@ -435,6 +450,17 @@ func (r *runner) do(w work) (code Code) {
 		}
 	}()
 	return w.run(r)
+}
+
+// moves says whether work does nothing but move bytes, so that it ends soon.
+func moves(w work) bool {
+	switch w := w.(type) {
+	case *copyWork, *setWork:
+		return true
+	case *hostWork:
+		return w.touches != nil
+	}
+	return false
 }
 
 // fault is the panic value by which running work ends with a code.

@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLostContextMovesNoBytes: who has been told that a context is lost may free the memory
+// that its queued work used; nothing writes there any more, then or when it is healed.
+func TestLostContextMovesNoBytes(t *testing.T) {
+	const n = 1 << 20
+	r := newRig(t, Options{})
+	pinned, c := r.HostAlloc(r.t, n, 0)
+	good(t, c)
+	dst := hostBytes(pinned, n)
+	marks := bytes.Repeat([]byte{0xee}, n)
+	src, s := r.mem(t, n), r.stream(t, 1)
+	copyOut := Copy{
+		Src: CopySide{Type: TypeDevice, Addr: src}, Dst: CopySide{Type: TypeHost, Addr: pinned},
+		Width: n, Height: 1, Depth: 1,
+	}
+	for range 30 {
+		for range 4 {
+			good(t, r.MemcpyAsync(r.t, copyOut, s))
+		}
+		r.SetInjector(&Injector{Call: func(string) Verdict { return Verdict{Code: IllegalAddress, Sticky: true} }})
+		require.Equal(t, IllegalAddress, r.Call(r.t, "cuEventQuery", func() Code { return Success }))
+		copy(dst, marks)
+		r.SetInjector(nil)
+		require.Equal(t, IllegalAddress, r.StreamSynchronize(r.t, s))
+		r.Heal()
+		good(t, r.StreamSynchronize(r.t, s))
+		require.True(t, bytes.Equal(marks, dst), "a copy of the lost context wrote")
+	}
+	good(t, r.MemcpyAsync(r.t, copyOut, s))
+	good(t, r.StreamSynchronize(r.t, s))
+	require.Zero(t, dst[n-1], "healed, it copies")
+	good(t, r.StreamDestroy(r.t, s))
+	good(t, r.HostFree(r.t, pinned))
+	good(t, r.MemFree(r.t, src))
+}
