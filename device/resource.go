@@ -79,7 +79,7 @@ type plain struct{ dev *Device }
 
 // PlainMemory returns a resource of allocations outside any pool (cuMemAlloc).
 // An allocation may wait for the device; freeing is deferred until the stream's
-// work is done and does not.
+// work is done, and does not: [Flush] waits until it is.
 func (d *Device) PlainMemory() MemoryResource { return plain{d} }
 
 func (p plain) Info() MemoryInfo { return MemoryInfo{Device: p.dev, DeviceAccessible: true} }
@@ -196,26 +196,28 @@ func allocError(dev *Device, size int64, res driver.Result) error {
 
 // freeLater frees memory that has no stream-ordered free, once the work of s
 // is done. If that cannot be deferred, as for want of memory for an event, the
-// host waits for it.
+// host waits for it. The driver may wait for all work of the device before it
+// frees, whoever queued it: so the caller does not make that call.
 func freeLater(s *Stream, free func(*Context) driver.Result) error {
 	const op = "free"
 	if err := s.enter(op); err != nil {
 		return err
 	}
 	c := s.ctx
-	done, err := s.Done()
-	if err == nil && done {
-		defer s.exit()
-		return check(op, c.dev.ordinal, free(c))
-	}
-	err = Defer(s.View(), func(error) {
+	later := func(error) {
 		beginDeferred()
-		reap(func() { // the driver may wait for the device
+		reap(func() {
 			defer endDeferred()
 			defer s.exit()
 			_ = free(c)
 		})
-	})
+	}
+	done, err := s.Done()
+	if err == nil && done {
+		later(nil)
+		return nil
+	}
+	err = Defer(s.View(), later)
 	if err == nil {
 		return nil
 	}

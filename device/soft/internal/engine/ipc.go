@@ -86,7 +86,7 @@ func (e *Engine) IPCOpenMem(t *Thread, h IPCHandle, flags uint32) (uint64, Code)
 			continue
 		}
 		if a.ctx != c { // one context of a device may have it open
-			return 0, InvalidContext
+			return 0, InvalidHandle
 		}
 		a.foreign.users++
 		return a.base, Success
