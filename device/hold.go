@@ -1,5 +1,12 @@
 package device
 
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/go-handoff/handoff/internal/gate"
+)
+
 // This file lets packages above use an object that others may close meanwhile,
 // for longer than one call: as a graph does.
 
@@ -31,3 +38,39 @@ func (c *Context) Begin(op string) error { return c.enter(op) }
 
 // End ends a use.
 func (c *Context) End() { c.exit() }
+
+// Pass is a gate ([gate.Gate]) for who uses one stream again and again. Who is
+// in it uses the stream as between [Stream.Begin] and [Stream.End], but nothing
+// is counted: it is for calls that a count would slow down. The zero value is
+// good for no stream.
+type Pass struct {
+	gate.Gate
+	stream uint64 // the number of the stream that it is good for, from 1
+}
+
+// Drop makes the pass, which the caller is in, good for no stream.
+func (p *Pass) Drop() { p.stream = 0 }
+
+// noPass is the number of streams that admit nobody: those that are closed, and
+// those of a thread.
+const noPass = math.MaxUint64
+
+var streamNumbers atomic.Uint64
+
+// Admits says whether the caller, who is in the pass, may use the stream until
+// they leave. If not, [Stream.Admit] may help, or [Stream.Begin] says why not.
+// The caller keeps s reachable meanwhile.
+func (s *Stream) Admits(p *Pass) bool { return p.stream == s.number.Load() }
+
+// Admit makes the pass, which the caller is in, good for s in place of any
+// other stream. It does not for a stream that is closed or that belongs to a
+// thread.
+func (s *Stream) Admit(p *Pass) bool {
+	n := s.number.Load()
+	if n == noPass {
+		return false
+	}
+	s.passes.Add(&p.Gate)
+	p.stream = n
+	return s.Admits(p) // Close may have looked for passes before
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/internal/gate"
 	"github.com/go-handoff/handoff/stream"
 )
 
@@ -17,6 +19,7 @@ import (
 // wraps a stream of another library is never destroyed.
 type Stream struct {
 	object
+	number   atomic.Uint64 // that no other stream has, or noPass: see Pass
 	ctx      *Context
 	handle   driver.StreamHandle
 	kind     stream.Kind
@@ -26,6 +29,7 @@ type Stream struct {
 	priority int // of an owned stream
 	blocking bool
 	view     stream.StreamView // of s; a circle that the collector sees through
+	passes   gate.Set          // where it is used without being counted
 	cleanup  runtime.Cleanup
 }
 
@@ -232,6 +236,11 @@ func (s *Stream) View() stream.StreamView {
 
 // identify makes the view of a new stream, once its handle is set.
 func (s *Stream) identify() {
+	if s.kind == stream.KindPerThreadDefault {
+		s.number.Store(noPass)
+	} else {
+		s.number.Store(streamNumbers.Add(1))
+	}
 	s.view = stream.Known(s.ctx.dev.d, s.ctx.handle, s.ctx.dev.ordinal, s.handle, s)
 }
 
@@ -286,6 +295,8 @@ func (s *Stream) Close() error {
 	}
 	s.cleanup.Stop()
 	streams.drop(s.key(), s)
+	s.number.Store(noPass)
+	s.passes.Retire(func() { s.own.ref() }, s.exit)
 	return s.own.dispose()
 }
 

@@ -732,3 +732,46 @@ func TestUseKeepsTheHandle(t *testing.T) {
 	require.NoError(t, <-done)
 	waitFor(t, func() bool { return device.Stats().Streams == before.Streams })
 }
+
+func TestPass(t *testing.T) { // a stream stays for who is in a pass that it admits
+	d := open(t, 0)
+	a, err := d.NewStream(nil)
+	require.NoError(t, err)
+	b := newStream(t, d)
+	streams := func() int64 { return device.Stats().Streams }
+	var p device.Pass
+	p.Enter()
+	require.False(t, a.Admits(&p), "the zero pass is good for no stream")
+	require.True(t, a.Admit(&p))
+	require.True(t, a.Admits(&p))
+	require.False(t, b.Admits(&p))
+	require.True(t, b.Admit(&p))
+	require.False(t, a.Admits(&p), "a pass is good for one stream")
+	p.Drop()
+	require.False(t, b.Admits(&p))
+	require.True(t, a.Admit(&p))
+	before := streams()
+	require.NoError(t, a.Close())
+	require.False(t, a.Admits(&p))
+	require.False(t, a.Admit(&p))
+	require.Equal(t, before, streams(), "who is in still uses it")
+	p.Leave()
+	require.Equal(t, before-1, streams())
+
+	c, err := d.NewStream(nil)
+	require.NoError(t, err)
+	p.Enter()
+	require.True(t, c.Admit(&p))
+	p.Leave()
+	require.NoError(t, c.Close())
+	require.Equal(t, before-1, streams(), "nobody was in")
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := b.Context().PerThreadStream()
+	require.NoError(t, err)
+	p.Enter()
+	require.False(t, own.Admit(&p), "other threads would use it")
+	p.Leave()
+	require.NoError(t, own.Close())
+}

@@ -204,12 +204,11 @@ type block struct {
 	// What every launch looks at comes first.
 	last    []lastType // of the table: see again
 	start   unsafe.Pointer
-	buffers []int32   // the arguments that are buffers
-	ptrs    []uintptr // C memory
-	shape   shape
-	home    *paramTable // the kernel that the block belongs to, or nil
-	pointed *paramTable // what the pointers were made for
-	vals    []byte      // C memory, from start on
+	call    *driver.LaunchCall // C memory
+	buffers []int32            // the arguments that are buffers
+	ptrs    []uintptr          // C memory
+	pointed *paramTable        // what the pointers were made for
+	vals    []byte             // C memory, from start on
 	params  []ParamInfo
 	known   bool // params are the kernel's own table, and not made up as we go
 	own     []ParamInfo
@@ -230,31 +229,19 @@ var blocks = sync.Pool{New: func() any { return newBlock(pooledParams, pooledByt
 // newBlock returns a block with room for n parameters of size bytes in all, or
 // nil if there is no memory.
 func newBlock(n, size int) *block {
-	size = max(size, 8)
-	attrs := maxAttributes * int(unsafe.Sizeof(driver.LaunchAttribute{}))
-	mem := newCMemory(8*max(n, 1) + attrs + size)
+	n, size = max(n, 1), max(size, 8)
+	mem := newCMemory(blockBytes(maxAttributes, n, size))
 	if mem == nil {
 		return nil
 	}
 	b := &block{mem: mem}
-	b.attrs, b.ptrs, b.vals = carve(mem, maxAttributes, max(n, 1), size)
+	b.attrs, b.call, b.ptrs, b.vals = carve(mem, maxAttributes, n, size)
 	b.start = firstByte(b.vals)
 	return b
 }
 
-// beginBlock readies a block for n arguments of a kernel: the kernel's own, or
-// one from the pool where others launch the kernel at the same time.
+// beginBlock readies a block for n arguments of a kernel.
 func beginBlock(k *Kernel, n int) (*block, error) {
-	if t := k.info.params.Load(); t != nil && len(t.params) == n {
-		if b := t.spare.Swap(nil); b != nil {
-			b.buffers = b.buffers[:0]
-			return b, nil
-		}
-	}
-	return beginAny(k, n)
-}
-
-func beginAny(k *Kernel, n int) (*block, error) {
 	t, err := k.info.table()
 	switch {
 	case err != nil:
@@ -262,12 +249,7 @@ func beginAny(k *Kernel, n int) (*block, error) {
 	case len(t.params) != n:
 		return nil, &ArgError{Kernel: k.info.name, Index: -1, Detail: fmt.Sprintf("%s, the kernel has %s", count(n, "argument"), count(len(t.params), "parameter"))}
 	}
-	var b *block
-	if t.settled.Swap(true) {
-		b = anyBlock(n, t.size)
-	} else if b = newBlock(n, t.size); b != nil {
-		b.home = t
-	}
+	b := anyBlock(n, t.size)
 	if b == nil {
 		return nil, noMemory("launch kernel", k)
 	}
@@ -333,12 +315,8 @@ func axes(n int) string {
 	return strconv.Itoa(n) + " axes"
 }
 
-// end gives a block back to its kernel or to the pool.
+// end gives a block back to the pool.
 func (b *block) end() {
-	if b.home != nil {
-		b.home.spare.Store(b)
-		return
-	}
 	if len(b.ptrs) == pooledParams && len(b.vals) == pooledBytes {
 		blocks.Put(b)
 	}
@@ -354,7 +332,7 @@ func (b *block) point() {
 }
 
 // base is the offset of the values in the memory.
-func (b *block) base() uintptr { return uintptr(b.mem.size - len(b.vals)) }
+func (b *block) base() uintptr { return uintptr(b.start) - b.mem.addr }
 
 // misfit is what is wrong with an argument. It becomes an ArgError where the
 // kernel and the index are known.

@@ -3,12 +3,14 @@ package launch
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
 )
 
@@ -194,6 +196,37 @@ func TestNarrowIsTheModel(t *testing.T) {
 			{Uint64(u), true},
 		} {
 			require.Equal(t, c.ok, !c.n.lost, "%+v", c.n)
+		}
+	})
+}
+
+// TestFitsIsTheModel compares the quick look at a configuration with the check
+// that finds out what is wrong.
+func TestFitsIsTheModel(t *testing.T) {
+	k, dev := &Kernel{info: &kernelInfo{name: "k"}}, new(device.Device)
+	most := deviceLimits{block: Dim3{1024, 1024, 64}, grid: Dim3{math.MaxInt32, 65535, 65535}, threads: 1024, shared: 48 << 10, sharedOptIn: 227 << 10}
+	rapid.Check(t, func(t *rapid.T) {
+		l := &kernelLimits{dev: &most, grid: most.grid, block: most.block, threads: rapid.SampledFrom([]int{128, 1024}).Draw(t, "threads")}
+		l.most = min(l.threads, most.threads)
+		l.dynamic.Store(int64(most.sharedOptIn))
+		extent := rapid.OneOf(
+			rapid.IntRange(-2, 3), rapid.IntRange(60, 70), rapid.IntRange(1020, 1030), rapid.IntRange(65530, 65540),
+			rapid.SampledFrom([]int{math.MinInt, math.MinInt + 1, math.MaxInt, math.MaxInt32, math.MaxInt32 + 1, 1 << 62, 1 << 32, -1 << 32}),
+		)
+		dim := rapid.Custom(func(t *rapid.T) Dim3 { return Dim3{extent.Draw(t, "x"), extent.Draw(t, "y"), extent.Draw(t, "z")} })
+		c := Config{Grid: dim.Draw(t, "grid"), Block: dim.Draw(t, "block"), SharedMem: rapid.IntRange(math.MinInt, most.sharedOptIn).Draw(t, "shared")}
+		if rapid.Bool().Draw(t, "small") {
+			c.Block = Dim3{rapid.IntRange(1, 40).Draw(t, "x"), rapid.IntRange(0, 6).Draw(t, "y"), rapid.IntRange(0, 6).Draw(t, "z")}
+		}
+		if rapid.Bool().Draw(t, "no shared") {
+			c.SharedMem = 0
+		}
+		var quick, full driver.LaunchCall
+		fits := c.fits(l, &quick)
+		skip, err := c.check(k, dev, l, &full)
+		require.Equal(t, err == nil && !skip, fits, "%+v: %v", c, err)
+		if fits {
+			require.Equal(t, full, quick)
 		}
 	})
 }

@@ -13,7 +13,6 @@ import (
 type cMemory struct {
 	addr uintptr
 	ptr  unsafe.Pointer
-	size int
 }
 
 // newCMemory returns size zeroed bytes, or nil if there are none.
@@ -22,18 +21,33 @@ func newCMemory(size int) *cMemory {
 	if p == nil {
 		return nil
 	}
-	m := &cMemory{addr: uintptr(p), ptr: p, size: size}
+	m := &cMemory{addr: uintptr(p), ptr: p}
 	runtime.AddCleanup(m, freeC, p)
 	return m
 }
 
-// carve cuts a block into attributes, pointers and the bytes behind them.
-func carve(m *cMemory, attrs, n, size int) ([]driver.LaunchAttribute, []uintptr, []byte) {
-	// SAFETY: C memory of exactly these three arrays in this order, aligned for
-	// the strictest, and alive while m is, which is in the same struct.
+// cacheLine is how the part of a block that every launch reads is aligned.
+const cacheLine = 64
+
+const (
+	attrBytes = int(unsafe.Sizeof(driver.LaunchAttribute{}))
+	callBytes = int(unsafe.Sizeof(driver.LaunchCall{}))
+)
+
+// blockBytes is the room that carve needs.
+func blockBytes(attrs, n, size int) int { return attrs*attrBytes + cacheLine + callBytes + 8*n + size }
+
+// carve cuts a block into attributes, the call, pointers and the bytes behind
+// them.
+func carve(m *cMemory, attrs, n, size int) ([]driver.LaunchAttribute, *driver.LaunchCall, []uintptr, []byte) {
+	// SAFETY: C memory with room for these in this order (blockBytes), zeroed,
+	// aligned for the strictest, and alive while m is, which is in the same
+	// struct.
 	a := unsafe.Slice((*driver.LaunchAttribute)(m.ptr), attrs)
-	p := unsafe.Add(m.ptr, attrs*int(unsafe.Sizeof(driver.LaunchAttribute{})))
-	return a, unsafe.Slice((*uintptr)(p), n), unsafe.Slice((*byte)(unsafe.Add(p, 8*n)), size)
+	off := attrs * attrBytes
+	off += int(-(m.addr + uintptr(off)) % cacheLine)
+	p := unsafe.Add(m.ptr, off+callBytes)
+	return a, (*driver.LaunchCall)(unsafe.Add(m.ptr, off)), unsafe.Slice((*uintptr)(p), n), unsafe.Slice((*byte)(unsafe.Add(p, 8*n)), size)
 }
 
 // firstByte is the address of C memory as a pointer, for [block.again].

@@ -153,11 +153,11 @@ type deviceLimits struct {
 // kernelLimits are facts about a kernel on a device, together with the
 // device's own, so that the check of a launch looks at one place.
 type kernelLimits struct {
-	threads, shared int
+	grid, block     Dim3         // of the device
+	most            int          // threads of a block: the lesser of kernel and device
 	dynamic         atomic.Int64 // as it was last seen; anyone may raise it
+	threads, shared int
 	dev             *deviceLimits
-	grid, block     Dim3 // of the device
-	most            int  // threads of a block: the lesser of kernel and device
 }
 
 // cachedDevices is how many devices facts are kept for; others are asked each
@@ -247,28 +247,29 @@ func (k *Kernel) findLimits(dev *device.Device) (*kernelLimits, error) {
 	return l, nil
 }
 
-// shape is grid and block as the driver takes them.
-type shape struct{ grid, block [3]uint32 }
-
 // fits says that a launch is of the common kind, without attributes, not empty
 // and within the limits, and then gives its shape. For any other
 // [Config.check] finds out more.
-func (c *Config) fits(l *kernelLimits, to *shape) bool {
-	gx, gy, gz := c.Grid.X, max(c.Grid.Y, 1), max(c.Grid.Z, 1) // negative ones are for check
+func (c *Config) fits(l *kernelLimits, to *driver.LaunchCall) bool {
+	gx, gy, gz := c.Grid.X, max(c.Grid.Y, 1), max(c.Grid.Z, 1)
 	bx, by, bz := c.Block.X, max(c.Block.Y, 1), max(c.Block.Z, 1)
-	if gx <= 0 || bx <= 0 || c.Grid.Y|c.Grid.Z|c.Block.Y|c.Block.Z < 0 ||
-		gx > l.grid.X || gy > l.grid.Y || gz > l.grid.Z || bx > l.block.X || by > l.block.Y || bz > l.block.Z ||
-		bx*by*bz > l.most || c.SharedMem < 0 || int64(c.SharedMem) > l.dynamic.Load() || !c.plain() {
+	// One branch for all questions: what is negative has its highest bit set. A
+	// product that overflows is one of extents that are too large themselves.
+	wrong := gx | bx | c.Grid.Y | c.Grid.Z | c.Block.Y | c.Block.Z | c.SharedMem | (gx - 1) | (bx - 1) |
+		(l.grid.X - gx) | (l.grid.Y - gy) | (l.grid.Z - gz) | (l.block.X - bx) | (l.block.Y - by) | (l.block.Z - bz) |
+		(l.most - bx*by*bz) | (int(l.dynamic.Load()) - c.SharedMem)
+	if wrong < 0 || !c.plain() {
 		return false
 	}
-	to.grid = [3]uint32{uint32(gx), uint32(gy), uint32(gz)}
-	to.block = [3]uint32{uint32(bx), uint32(by), uint32(bz)}
+	to.Grid = [3]uint32{uint32(gx), uint32(gy), uint32(gz)}
+	to.Block = [3]uint32{uint32(bx), uint32(by), uint32(bz)}
+	to.Shared = uint32(c.SharedMem)
 	return true
 }
 
 // ready checks a launch. The kernel is in use. skip means that the grid is
 // empty.
-func (c *Config) ready(k *Kernel, dev *device.Device, to *shape) (skip bool, err error) {
+func (c *Config) ready(k *Kernel, dev *device.Device, to *driver.LaunchCall) (skip bool, err error) {
 	l, err := k.limitsOn(dev)
 	if err != nil {
 		return false, err
@@ -282,7 +283,7 @@ func (c *Config) ready(k *Kernel, dev *device.Device, to *shape) (skip bool, err
 // check refuses what the device cannot launch, and raises the limit of shared
 // memory if the configuration says so. The kernel is in use. skip means that
 // the grid is empty.
-func (c *Config) check(k *Kernel, dev *device.Device, kl *kernelLimits, to *shape) (skip bool, err error) {
+func (c *Config) check(k *Kernel, dev *device.Device, kl *kernelLimits, to *driver.LaunchCall) (skip bool, err error) {
 	bad := func(field, format string, args ...any) error {
 		return &ConfigError{Kernel: k.info.name, Device: dev.Ordinal(), Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -310,8 +311,9 @@ func (c *Config) check(k *Kernel, dev *device.Device, kl *kernelLimits, to *shap
 			return false, err
 		}
 	}
-	to.grid = [3]uint32{uint32(grid.X), uint32(grid.Y), uint32(grid.Z)}
-	to.block = [3]uint32{uint32(block.X), uint32(block.Y), uint32(block.Z)}
+	to.Grid = [3]uint32{uint32(grid.X), uint32(grid.Y), uint32(grid.Z)}
+	to.Block = [3]uint32{uint32(block.X), uint32(block.Y), uint32(block.Z)}
+	to.Shared = uint32(c.SharedMem)
 	if c.plain() {
 		return grid.X == 0, nil
 	}

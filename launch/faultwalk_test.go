@@ -168,14 +168,17 @@ var walkedLaunches = []testdriver.Operation{
 		Do: fresh(func(w *walkLaunches, _ *launch.ObjectCode, k *launch.Kernel) error {
 			priority := one
 			priority.Priority = -1
-			return w.grown(2, func() error {
-				return errors.Join(launch.Launch(w.s, one, k, w.add()...), launch.Launch(w.s, priority, k, w.add()...))
+			numbers := func() error { return launch.Launch(w.s, one, k, w.b.Ptr(), int32(1), int64(1)) }
+			return w.grown(4, func() error {
+				return errors.Join(launch.Launch(w.s, one, k, w.add()...), launch.Launch(w.s, priority, k, w.add()...), numbers(), numbers())
 			})
 		}),
 	},
 	{Name: "Launch, known kernel", MakesGood: goodAnyway, Max: 60, Do: func() error {
 		w := launches()
-		return w.grown(1, func() error { return launch.Launch(w.s, one, w.k, w.add()...) })
+		return w.grown(2, func() error {
+			return errors.Join(launch.Launch(w.s, one, w.k, w.add()...), launch.Launch(w.s, one, w.k, w.b.Ptr(), int32(1), int64(1)))
+		})
 	}},
 	{Name: "Prepare", Covers: []string{"Prepared.Launch", "Prepared.Set", "SetValue"}, MakesGood: append(slices.Clip(goodAnyway), "cuKernelGetParamInfo"), Max: 60, Do: fresh(func(w *walkLaunches, _ *launch.ObjectCode, k *launch.Kernel) error {
 		p, err := launch.Prepare(k, w.add()...)

@@ -97,7 +97,7 @@ func packNode(op string, ctx *device.Context, cfg *Config, k *Kernel, args []any
 			return nil, false, packed.fail(k, i, m)
 		}
 	}
-	if skip, err = cfg.ready(k, dev, &packed.shape); err != nil || skip {
+	if skip, err = cfg.ready(k, dev, packed.call); err != nil || skip {
 		return nil, skip, err
 	}
 	for i, x := range args {
@@ -117,7 +117,7 @@ func packNode(op string, ctx *device.Context, cfg *Config, k *Kernel, args []any
 }
 
 func (b *block) nodeParams(ctx *device.Context, cfg *Config, k *Kernel) driver.KernelNodeParams {
-	grid, threads := b.shape.grid, b.shape.block
+	grid, threads := b.call.Grid, b.call.Block
 	p := driver.KernelNodeParams{
 		GridX: grid[0], GridY: grid[1], GridZ: grid[2], BlockX: threads[0], BlockY: threads[1], BlockZ: threads[2],
 		SharedBytes: uint32(cfg.SharedMem), Params: uintptr(b.list()),

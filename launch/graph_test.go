@@ -706,11 +706,20 @@ func TestCapture(t *testing.T) {
 	require.NoError(t, s.Synchronize(t.Context()))
 	p, err := launch.Prepare(k, a, int32(100), int64(1))
 	require.NoError(t, err)
+	numbers, err := launch.Prepare(k, a.Ptr(), int32(0), int64(1))
+	require.NoError(t, err)
+	for range 3 { // what is known well is captured too
+		require.NoError(t, numbers.Launch(s, one))
+		require.NoError(t, launch.Launch(s, one, k, a.Ptr(), int32(0), int64(1)))
+	}
+	require.NoError(t, launch.SetValue(numbers, 1, int32(2)))
 	var calls, kept atomic.Int32
 	g, err := launch.Record(s, func(c *launch.Capture) error {
 		require.Same(t, s, c.Stream())
 		require.NoError(t, launch.Launch(s, one, k, a, int32(10), int64(1)))
 		require.NoError(t, p.Launch(s, one))
+		require.NoError(t, numbers.Launch(s, one))
+		require.NoError(t, launch.Launch(s, one, k, a.Ptr(), int32(3), int64(1)))
 		require.NoError(t, side.Wait(s)) // B235: fork and join by events
 		require.NoError(t, launch.Launch(side, one, k, b, int32(1000), int64(1)))
 		require.NoError(t, c.Host(side, func() { calls.Add(1) }))
@@ -727,7 +736,7 @@ func TestCapture(t *testing.T) {
 	for range 3 {
 		require.NoError(t, x.Launch(s))
 	}
-	require.Equal(t, []int32{331}, download[int32](t, s, a))
+	require.Equal(t, []int32{346}, download[int32](t, s, a))
 	require.Equal(t, []int32{3000}, download[int32](t, s, b))
 	require.Equal(t, int32(3), calls.Load())
 	require.Zero(t, kept.Load())

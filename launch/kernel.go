@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/internal/gate"
 )
 
 // Kernel is a function of loaded code that a launch can start, on any device
@@ -27,8 +28,18 @@ type Kernel struct {
 // kernelOwner is the Kernel's reference on its library. It outlives the
 // Kernel, whose cleanup has it.
 type kernelOwner struct {
-	lib  *library
-	once atomic.Bool
+	user  user // of Launch
+	lib   *library
+	once  atomic.Bool
+	gates gate.Set // of Prepared
+}
+
+// retire leaves a reference on the library with each launch that is under way
+// and does not count. The Kernel is closed, but has its own reference still.
+func (o *kernelOwner) retire() {
+	ref, unref := func() { o.lib.ref() }, func() { _ = o.lib.unref() }
+	o.user.Retire(ref, unref)
+	o.gates.Retire(ref, unref)
 }
 
 func (o *kernelOwner) dispose() (first bool, err error) {
@@ -142,6 +153,7 @@ func (k *Kernel) Close() error {
 		return nil
 	}
 	k.cleanup.Stop()
+	k.own.retire()
 	_, err := k.own.dispose()
 	return err
 }
@@ -207,10 +219,6 @@ type paramTable struct {
 	params []ParamInfo
 	last   []lastType
 	size   int // bytes of all
-	// spare is the kernel's own block while no launch uses it. There is one once
-	// settled is set.
-	spare   atomic.Pointer[block]
-	settled atomic.Bool
 }
 
 // lastType is the type of the argument that a parameter had last, with the

@@ -42,6 +42,82 @@ func Launch(s *device.Stream, cfg Config, k *Kernel, args ...any) error {
 	if s == nil || k == nil {
 		return invalid("launch: no stream, or no kernel")
 	}
+	u := &k.own.user
+	if !u.TryEnter() {
+		return launchCounted(s, &cfg, k, args)
+	}
+	// Nothing is deferred: until the gate is left nothing panics.
+	b := u.b
+	if !s.Admits(&u.Pass) || k.closed.Load() || captures.active.Load() != 0 ||
+		len(args) != len(b.last) || b.again(0, args) != len(args) || !cfg.fits(u.limits, b.call) {
+		return u.launch(s, &cfg, k, args)
+	}
+	res := b.call.Launch()
+	u.Leave()
+	runtime.KeepAlive(args)
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(k)
+	if res != driver.Success {
+		return refused(k, s, res)
+	}
+	return nil
+}
+
+// user launches a kernel again and again, one launch at a time, without
+// counting the uses of kernel and stream: see [gate.Gate]. While a stream admits
+// the pass, and the kernel is not closed, both stay until the gate is left; the
+// block is aimed at a launch there.
+type user struct {
+	device.Pass
+	b      *block        // nil until it is worth it
+	limits *kernelLimits // on the device of the stream
+	before bool          // there was a launch
+}
+
+// admit makes the stream admit the pass. ok is false if the uses of kernel and
+// stream have to be counted, which tells why.
+func (u *user) admit(s *device.Stream, k *Kernel) (ok bool, err error) {
+	if u.b == nil || k.closed.Load() {
+		return false, nil
+	}
+	if s.Admits(&u.Pass) {
+		return true, nil
+	}
+	l, err := k.limitsOn(s.Device())
+	if err != nil || !s.Admit(&u.Pass) {
+		return false, err
+	}
+	u.limits = l
+	u.b.aimAt(s, k)
+	return true, nil
+}
+
+// launch is a launch that is not like the one before it. The caller is in the
+// gate.
+func (u *user) launch(s *device.Stream, cfg *Config, k *Kernel, args []any) error {
+	defer u.Leave()
+	if u.b == nil && u.before {
+		if t := k.info.params.Load(); t != nil { // else: nothing to remember types by
+			if u.b = newBlock(len(t.params), t.size); u.b != nil {
+				u.b.aim(t)
+			}
+		}
+	}
+	u.before = true
+	if ok, err := u.admit(s, k); err != nil {
+		return err
+	} else if !ok || len(args) != len(u.b.params) {
+		return launchCounted(s, cfg, k, args)
+	}
+	u.b.buffers = u.b.buffers[:0]
+	if skip, err := u.b.ready(s, cfg, k, args); err != nil || skip {
+		return err
+	}
+	return u.b.queue(s, cfg, k, args)
+}
+
+// launchCounted is a launch that counts the uses of kernel and stream.
+func launchCounted(s *device.Stream, cfg *Config, k *Kernel, args []any) error {
 	if err := k.enter("launch"); err != nil {
 		return err
 	}
@@ -51,13 +127,24 @@ func Launch(s *device.Stream, cfg Config, k *Kernel, args ...any) error {
 		return err
 	}
 	defer b.end()
-	if err := b.pack(s, &cfg, k, args); err != nil {
+	if skip, err := b.ready(s, cfg, k, args); err != nil || skip {
 		return err
 	}
-	if skip, err := cfg.ready(k, s.Device(), &b.shape); err != nil || skip {
+	if err := s.Begin(opLaunch); err != nil {
 		return err
 	}
-	return b.queue(s, &cfg, k, args)
+	defer s.End()
+	b.aimAt(s, k)
+	return b.queue(s, cfg, k, args)
+}
+
+// ready packs the arguments and checks the launch. skip means that the grid is
+// empty.
+func (b *block) ready(s *device.Stream, cfg *Config, k *Kernel, args []any) (skip bool, err error) {
+	if err := b.pack(s, cfg, k, args); err != nil {
+		return false, err
+	}
+	return cfg.ready(k, s.Device(), b.call)
 }
 
 // pack packs and checks the arguments of a launch.
@@ -75,11 +162,8 @@ func (b *block) pack(s *device.Stream, cfg *Config, k *Kernel, args []any) error
 }
 
 // queue launches with packed arguments, whose buffers are in use meanwhile.
+// Stream and kernel are in use.
 func (b *block) queue(s *device.Stream, cfg *Config, k *Kernel, args []any) error {
-	if err := s.Begin(opLaunch); err != nil {
-		return err
-	}
-	defer s.End()
 	c, err := capturing(s)
 	if err != nil {
 		return err
@@ -132,27 +216,38 @@ func (b *block) fail(k *Kernel, i int, m *misfit) error {
 	return &ArgError{Kernel: k.info.name, Index: i, Param: b.param(i), Detail: m.detail, Err: m.err}
 }
 
+// aimAt makes the block's call one of a kernel on a stream. Where a wrapped
+// function belongs the driver does not know without a context.
+func (b *block) aimAt(s *device.Stream, k *Kernel) {
+	c := b.call
+	c.Func, c.Stream, c.Context, c.Params = k.info.fn, s.Handle(), s.Context().Handle(), uintptr(b.list())
+	k.info.lib.d.Aim(c, k.info.handle != 0)
+}
+
 // launch makes the driver call for packed arguments and a checked shape. Stream
 // and kernel are in use.
 func (b *block) launch(s *device.Stream, cfg *Config, k *Kernel) error {
-	d, ctx := k.info.lib.d, s.Context().Handle()
 	var res driver.Result
 	if cfg.plain() {
-		res = d.LaunchAt(ctx, k.info.fn, s.Handle(), b.shape.grid, b.shape.block, uint32(cfg.SharedMem), uintptr(b.list()), k.info.handle != 0)
+		res = b.call.Launch()
 	} else {
+		c := b.call
 		b.cfg = driver.LaunchConfig{
-			GridX: b.shape.grid[0], GridY: b.shape.grid[1], GridZ: b.shape.grid[2],
-			BlockX: b.shape.block[0], BlockY: b.shape.block[1], BlockZ: b.shape.block[2],
-			SharedBytes: uint32(cfg.SharedMem), Stream: s.Handle(), Attrs: b.attrsAddr(),
-			NumAttrs: uint32(cfg.attributes(b.attrs)),
+			GridX: c.Grid[0], GridY: c.Grid[1], GridZ: c.Grid[2], BlockX: c.Block[0], BlockY: c.Block[1], BlockZ: c.Block[2],
+			SharedBytes: c.Shared, Stream: s.Handle(), Attrs: b.attrsAddr(), NumAttrs: uint32(cfg.attributes(b.attrs)),
 		}
-		res = d.LaunchKernelEx(ctx, &b.cfg, k.info.fn, b.list(), nil)
+		res = k.info.lib.d.LaunchKernelEx(c.Context, &b.cfg, k.info.fn, b.list(), nil)
 	}
 	runtime.KeepAlive(b.mem)
 	if res != driver.Success {
-		return launchError("launch kernel "+k.info.name, s.Device().Ordinal(), res)
+		return refused(k, s, res)
 	}
 	return nil
+}
+
+// refused is the error of a launch that the driver refused.
+func refused(k *Kernel, s *device.Stream, res driver.Result) error {
+	return launchError("launch kernel "+k.info.name, s.Device().Ordinal(), res)
 }
 
 // launchError words a refused launch.

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"runtime"
-	"sync"
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
@@ -17,9 +16,8 @@ import (
 // [ErrClosed]. It may be used from several goroutines, which wait for each
 // other.
 type Prepared struct {
-	k  *Kernel
-	mu sync.Mutex
-	b  *block
+	k *Kernel
+	u user // whose gate is entered for anything
 	// mem are the arguments with memory, by their index.
 	mem []prepared
 }
@@ -58,12 +56,14 @@ func Prepare(k *Kernel, args ...any) (*Prepared, error) {
 		return nil, noMemory("prepare kernel", k)
 	}
 	b.aim(t)
-	p := &Prepared{k: k, b: b}
+	p := &Prepared{k: k}
+	p.u.b = b
 	for i, x := range args {
 		if err := p.set(i, x); err != nil {
 			return nil, err
 		}
 	}
+	k.own.gates.Add(&p.u.Gate)
 	return p, nil
 }
 
@@ -73,8 +73,8 @@ func (p *Prepared) Kernel() *Kernel { return p.k }
 // Set replaces an argument. On an error the argument is as it was, unless it
 // is a span with a number that does not fit.
 func (p *Prepared) Set(i int, x any) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.u.Enter()
+	defer p.u.Leave()
 	if err := p.index(i); err != nil {
 		return err
 	}
@@ -89,17 +89,17 @@ func (p *Prepared) index(i int) error {
 }
 
 func (p *Prepared) len() int {
-	if p.b.known {
-		return len(p.b.params)
+	if p.u.b.known {
+		return len(p.u.b.params)
 	}
-	return len(p.b.own)
+	return len(p.u.b.own)
 }
 
 func (p *Prepared) set(i int, x any) error {
-	p.b.last, p.b.buffers = nil, p.b.buffers[:0] // p has what it needs to know
-	at, m := p.b.set(i, x)
+	p.u.b.last, p.u.b.buffers = nil, p.u.b.buffers[:0] // p has what it needs to know
+	at, m := p.u.b.set(i, x)
 	if m != nil {
-		return p.b.fail(p.k, i, m)
+		return p.u.b.fail(p.k, i, m)
 	}
 	p.forget(i)
 	if at.dev.Type == 0 && at.buffer == nil {
@@ -147,13 +147,13 @@ type Scalar interface {
 // SetValue is [Prepared.Set] for a number or a raw pointer, without an
 // allocation.
 func SetValue[T Scalar](p *Prepared, i int, x T) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.u.Enter()
+	defer p.u.Leave()
 	if err := p.index(i); err != nil {
 		return err
 	}
-	if _, m := p.b.setNumeric(i, any(x)); m != nil {
-		return p.b.fail(p.k, i, m)
+	if _, m := p.u.b.setNumeric(i, any(x)); m != nil {
+		return p.u.b.fail(p.k, i, m)
 	}
 	p.forget(i)
 	return nil
@@ -165,26 +165,59 @@ func (p *Prepared) Launch(s *device.Stream, cfg Config) error {
 	if s == nil {
 		return invalid("launch: no stream")
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.launch(s, &cfg)
+	u := &p.u
+	u.Enter()
+	// Nothing is deferred: until the gate is left nothing panics.
+	if !s.Admits(&u.Pass) || p.k.closed.Load() || captures.active.Load() != 0 || len(p.mem) != 0 || !cfg.fits(u.limits, u.b.call) {
+		return p.launch(s, &cfg)
+	}
+	res := u.b.call.Launch()
+	u.Leave()
+	runtime.KeepAlive(s)
+	runtime.KeepAlive(p)
+	if res != driver.Success {
+		return refused(p.k, s, res)
+	}
+	return nil
 }
 
+// launch is a launch with memory, or one that is not like the one before it.
+// The caller is in the gate.
 func (p *Prepared) launch(s *device.Stream, cfg *Config) error {
+	defer p.u.Leave()
 	k := p.k
+	if ok, err := p.u.admit(s, k); err != nil {
+		return err
+	} else if ok {
+		if skip, err := p.ready(s, cfg); err != nil || skip {
+			return err
+		}
+		return p.queue(s, cfg)
+	}
 	if err := k.enter("launch"); err != nil {
 		return err
 	}
 	defer k.exit()
-	for i := range p.mem {
-		if err := p.reach(&p.mem[i], s, cfg); err != nil {
-			return err
-		}
-	}
-	if skip, err := cfg.ready(k, s.Device(), &p.b.shape); err != nil || skip {
+	if skip, err := p.ready(s, cfg); err != nil || skip {
 		return err
 	}
+	if err := s.Begin(opLaunch); err != nil {
+		return err
+	}
+	defer s.End()
+	p.u.Drop() // the block is aimed elsewhere now
+	p.u.b.aimAt(s, k)
 	return p.queue(s, cfg)
+}
+
+// ready checks the launch. skip means that the grid is empty.
+func (p *Prepared) ready(s *device.Stream, cfg *Config) (skip bool, err error) {
+	for i := range p.mem {
+		if err := p.reach(&p.mem[i], s, cfg); err != nil {
+			return false, err
+		}
+	}
+	return cfg.ready(p.k, s.Device(), p.u.b.call)
 }
 
 // reach checks an argument with memory.
@@ -194,17 +227,14 @@ func (p *Prepared) reach(e *prepared, s *device.Stream, cfg *Config) error {
 		_, _, m = viewAddress(e.view)
 	}
 	if m != nil {
-		return p.b.fail(p.k, e.index, m)
+		return p.u.b.fail(p.k, e.index, m)
 	}
 	return nil
 }
 
-// queue launches what was checked; the buffers are in use meanwhile.
+// queue launches what was checked; the buffers are in use meanwhile. Stream and
+// kernel are in use.
 func (p *Prepared) queue(s *device.Stream, cfg *Config) error {
-	if err := s.Begin(opLaunch); err != nil {
-		return err
-	}
-	defer s.End()
 	c, err := capturing(s)
 	if err != nil {
 		return err
@@ -214,7 +244,7 @@ func (p *Prepared) queue(s *device.Stream, cfg *Config) error {
 		e := &p.mem[i]
 		if e.at.buffer != nil {
 			if m := use(e.at.buffer, s, c); m != nil {
-				err = p.b.fail(p.k, e.index, m)
+				err = p.u.b.fail(p.k, e.index, m)
 				break
 			}
 		}
@@ -224,7 +254,7 @@ func (p *Prepared) queue(s *device.Stream, cfg *Config) error {
 		err = c.keepKernel(p.k)
 	}
 	if err == nil {
-		err = p.b.launch(s, cfg, p.k)
+		err = p.u.b.launch(s, cfg, p.k)
 	}
 	for i := range p.mem[:begun] {
 		if b := p.mem[i].at.buffer; b != nil {

@@ -212,12 +212,21 @@ ho_result ho_stream_poll(const ho_cuda_table *t, ho_context ctx, ho_stream s);
 ho_result ho_copy_in(const ho_cuda_table *t, ho_context ctx, ho_devptr dst, void *src, size_t n);
 ho_result ho_copy_out(const ho_cuda_table *t, ho_context ctx, void *dst, ho_devptr src, size_t n);
 
-/* cuLaunchKernel through a table (a const ho_cuda_table *). Addresses come as
- * numbers: cgo looks up what a pointer points to, and three such looks were a
- * fiftieth of a launch. With lazy a created stream tells the context, and none
- * is made current; that is for kernels, which belong to no context. */
-ho_result ho_launch(ho_word table, ho_context ctx, ho_function fn, ho_stream s, uint32_t gx, uint32_t gy, uint32_t gz,
-		    uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared, ho_word params, int lazy);
+/* A launch, in C memory, of which little changes from one to the next. */
+typedef struct ho_launch_call {
+	ho_word entry; /* cuLaunchKernel if it may be called without making ctx current, or 0 */
+	ho_function fn;
+	ho_stream stream;
+	ho_word params; /* the array of pointers that cuLaunchKernel takes */
+	uint32_t grid[3], block[3], shared;
+	ho_result st; /* what the driver said */
+	ho_word table; /* the const ho_cuda_table * */
+	ho_context ctx;
+} ho_launch_call;
+
+/* Makes the call, whose address comes as a number: cgo looks up what a pointer
+ * points to. It returns nothing, which is quicker to come back from. */
+void ho_launch(ho_word call);
 
 /* Shareable handles that are file descriptors. */
 ho_ret_word ho_pool_export_fd(const ho_cuda_table *t, ho_mem_pool pool);

@@ -18,9 +18,8 @@ import (
 const Available = true
 
 type handles struct {
-	t    *C.ho_cuda_table // what the shims call through: the first field of c
-	c    *C.ho_driver
-	addr C.ho_word // t as a number
+	t *C.ho_cuda_table // what the shims call through: the first field of c
+	c *C.ho_driver
 }
 
 // Native returns the address of the driver's C side (struct ho_driver of
@@ -50,7 +49,7 @@ func adopt(table unsafe.Pointer) *Driver {
 }
 
 func fromC(c *C.ho_driver) *Driver {
-	return &Driver{handles: handles{t: &c.t, c: c, addr: C.ho_word(uintptr(unsafe.Pointer(&c.t)))}, version: int(c.version)}
+	return &Driver{handles: handles{t: &c.t, c: c}, version: int(c.version)}
 }
 
 // cString copies s to C memory. A zero byte inside would cut it short.
@@ -209,18 +208,21 @@ func (d *Driver) StreamPoll(ctx ContextHandle, stream StreamHandle) Result {
 	return Result(C.ho_stream_poll(d.t, C.ho_context(ctx), C.ho_stream(stream)))
 }
 
-// LaunchAt is [Driver.LaunchKernel] as the hot path wants it. params is the
-// address of an array in C memory. With lazy a created stream tells the
-// context, and none is made current; that is for kernels (CUkernel), which
-// belong to no context.
-func (d *Driver) LaunchAt(ctx ContextHandle, fn FunctionHandle, stream StreamHandle, grid, block [3]uint32, shared uint32, params uintptr, lazy bool) Result {
-	var flag C.int
-	if lazy {
-		flag = 1
+// Aim readies a call to this driver: see [LaunchCall]. With lazy a created
+// stream tells the context, and none is made current; that is for kernels
+// (CUkernel), which belong to no context.
+func (d *Driver) Aim(c *LaunchCall, lazy bool) {
+	c.Table, c.Entry = uintptr(unsafe.Pointer(d.t)), 0
+	if lazy && c.Stream > PerThreadStream {
+		c.Entry = uintptr(d.t.entries[C.HO_ENTRY_cuLaunchKernel])
 	}
-	return Result(C.ho_launch(d.addr, C.ho_context(ctx), C.ho_function(fn), C.ho_stream(stream),
-		C.uint32_t(grid[0]), C.uint32_t(grid[1]), C.uint32_t(grid[2]), C.uint32_t(block[0]), C.uint32_t(block[1]), C.uint32_t(block[2]),
-		C.uint32_t(shared), C.ho_word(params), flag))
+}
+
+// Launch makes the call.
+func (c *LaunchCall) Launch() Result {
+	// SAFETY: C memory, see LaunchCall.
+	C.ho_launch(C.ho_word(uintptr(unsafe.Pointer(c))))
+	return c.res
 }
 
 // MemcpyHtoDBytes copies Go memory to the device; when it returns src may be

@@ -123,13 +123,13 @@ func (d *Driver) StreamPoll(ctx ContextHandle, stream StreamHandle) Result {
 	return resultNoDriver
 }
 
-// LaunchAt is [Driver.LaunchKernel] as the hot path wants it. params is the
-// address of an array in C memory. With lazy a created stream tells the
-// context, and none is made current; that is for kernels (CUkernel), which
-// belong to no context.
-func (d *Driver) LaunchAt(ctx ContextHandle, fn FunctionHandle, stream StreamHandle, grid, block [3]uint32, shared uint32, params uintptr, lazy bool) Result {
-	return resultNoDriver
-}
+// Aim readies a call to this driver: see [LaunchCall]. With lazy a created
+// stream tells the context, and none is made current; that is for kernels
+// (CUkernel), which belong to no context.
+func (d *Driver) Aim(c *LaunchCall, lazy bool) { c.res = resultNoDriver }
+
+// Launch makes the call.
+func (c *LaunchCall) Launch() Result { return c.res }
 
 // MemcpyHtoDBytes copies Go memory to the device; when it returns src may be
 // changed. It works on the legacy default stream and is not ordered with

@@ -372,12 +372,13 @@ func launchParams(t *testing.T) (addr uintptr, param *uint64) {
 	return uintptr(unsafe.Pointer(&words[0])), &words[1]
 }
 
-// TestLaunchAt launches through a stub that writes down what it was told.
-func TestLaunchAt(t *testing.T) {
+// TestLaunchCall launches through a stub that writes down what it was told.
+func TestLaunchCall(t *testing.T) {
 	for _, defines := range [][]string{nil, {"-DSTUB_STRICT"}} {
 		d := open(t, defines...)
 		ctx, _ := d.DevicePrimaryCtxRetain(0)
 		params, told := launchParams(t)
+		call := new(driver.LaunchCall) // as good as C memory, since the stub does not call Go
 		for _, c := range []struct {
 			name     string
 			stream   driver.StreamHandle
@@ -391,13 +392,21 @@ func TestLaunchAt(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				*told = 0
 				n := counter(t, d, switches)
-				require.NoError(t, d.LaunchAt(ctx, 7, c.stream, [3]uint32{1, 2, 3}, [3]uint32{4, 5, 6}, 99, params, c.lazy).Err())
-				require.Equal(t, uint64(99<<24|0x654321), *told)
-				require.Equal(t, n+c.switches, counter(t, d, switches))
+				*call = driver.LaunchCall{
+					Context: ctx, Func: 7, Stream: c.stream, Grid: [3]uint32{1, 2, 3}, Block: [3]uint32{4, 5, 6}, Shared: 99, Params: params,
+				}
+				d.Aim(call, c.lazy)
+				for i := range 2 {
+					require.NoError(t, call.Launch().Err())
+					require.Equal(t, uint64(99<<24|0x654321), *told)
+					require.Equal(t, n+(i+1)*c.switches, counter(t, d, switches))
+				}
 				current, res := d.CtxGetCurrent()
 				require.NoError(t, res.Err())
 				require.Zero(t, current)
-				require.ErrorIs(t, d.LaunchAt(ctx, 0, c.stream, [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}, 0, params, c.lazy), driver.ErrInvalidValue)
+				call.Func = 0
+				d.Aim(call, c.lazy)
+				require.ErrorIs(t, call.Launch(), driver.ErrInvalidValue)
 			})
 		}
 	}

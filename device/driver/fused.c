@@ -267,20 +267,41 @@ ho_result ho_copy_out(const ho_cuda_table *t, ho_context ctx, void *dst, ho_devp
 
 /* ---- Launches ------------------------------------------------------------ */
 
-ho_result ho_launch(ho_word table, ho_context ctx, ho_function fn, ho_stream s, uint32_t gx, uint32_t gy, uint32_t gz,
-		    uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared, ho_word params, int lazy)
-{
-	const ho_cuda_table *t = (const ho_cuda_table *)table;
-	ho_guard outer;
-	ho_result st;
+typedef ho_result (*launch_fn)(ho_function, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, ho_stream,
+			       void **, ho_word *);
 
-	if (t->cuLaunchKernel == NULL)
-		return HO_MISSING(cuLaunchKernel);
-	st = lazy ? ho_enter_for(t, ctx, s, &outer) : ho_enter(t, ctx, &outer);
-	if (st != HO_CUDA_SUCCESS)
-		return st;
-	st = t->cuLaunchKernel(fn, gx, gy, gz, bx, by, bz, shared, s, (void **)params, NULL);
-	if (lazy && ho_again(t, &outer, &st))
-		st = t->cuLaunchKernel(fn, gx, gy, gz, bx, by, bz, shared, s, (void **)params, NULL);
-	return ho_leave(t, &outer, st);
+static inline ho_result launch(launch_fn fn, const ho_launch_call *c)
+{
+	return fn(c->fn, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream,
+		  (void **)c->params, NULL);
+}
+
+/* With the context made current. Apart from ho_launch, which has little to save
+ * and restore without it. */
+static __attribute__((noinline)) void launch_within(ho_launch_call *c)
+{
+	const ho_cuda_table *t = (const ho_cuda_table *)c->table;
+	ho_guard outer;
+
+	if (t->cuLaunchKernel == NULL) {
+		c->st = HO_MISSING(cuLaunchKernel);
+		return;
+	}
+	c->st = ho_enter(t, c->ctx, &outer);
+	if (c->st == HO_CUDA_SUCCESS)
+		c->st = ho_leave(t, &outer, launch(t->cuLaunchKernel, c));
+}
+
+void ho_launch(ho_word call)
+{
+	ho_launch_call *c = (ho_launch_call *)call;
+
+	if (__builtin_expect(c->entry == 0, 0)) {
+		launch_within(c);
+		return;
+	}
+	c->st = launch((launch_fn)c->entry, c);
+	/* A driver that wants a context says so before it does anything. */
+	if (__builtin_expect(c->st == HO_CUDA_ERROR_INVALID_CONTEXT && c->ctx != 0, 0))
+		launch_within(c);
 }

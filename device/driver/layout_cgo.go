@@ -24,6 +24,7 @@ func mirrors() [][2]any {
 		{Memcpy3D{}, C.ho_memcpy3d{}},
 		{Memcpy3DPeer{}, C.ho_memcpy3d_peer{}},
 		{LaunchConfig{}, C.ho_launch_config{}},
+		{LaunchCall{}, C.ho_launch_call{}},
 		{GraphEdgeData{}, C.ho_graph_edge_data{}},
 		{KernelNodeParams{}, C.ho_kernel_node_params{}},
 		{MemsetNodeParams{}, C.ho_memset_node_params{}},

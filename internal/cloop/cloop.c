@@ -123,18 +123,21 @@ int64_t ho_cloop_all_attributes(uint64_t ptr, int n)
 	return attributes(ptr, 10, kinds, n);
 }
 
-int64_t ho_cloop_launch(uintptr_t fn, uintptr_t stream, void *params, int n)
+int64_t ho_cloop_launch(uintptr_t fn, uintptr_t stream, void *params, int n, bool wait)
 {
 	int (*launch)(uintptr_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, uintptr_t, void **, void **) =
 		(int (*)(uintptr_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, uintptr_t, void **, void **))
 			symbol("cuLaunchKernel");
+	int (*synchronize)(uintptr_t) = (int (*)(uintptr_t))symbol("cuStreamSynchronize");
 	int bad = 0;
 
-	if (launch == NULL)
+	if (launch == NULL || synchronize == NULL)
 		return -1;
 	int64_t begin = now();
 	for (int i = 0; i < n; i++)
 		bad |= launch(fn, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+	if (wait)
+		bad |= synchronize(stream);
 	int64_t took = now() - begin;
 	return bad ? -1 : took;
 }

@@ -3,6 +3,7 @@
  * reached or refuses a call. A context is current. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Records one event on a and makes b wait for it. */
@@ -14,8 +15,9 @@ int64_t ho_cloop_attributes(uint64_t ptr, int n);
 /* Asks for ten attributes in one call. */
 int64_t ho_cloop_all_attributes(uint64_t ptr, int n);
 /* Launches one block of one thread; params is the array of pointers that
- * cuLaunchKernel takes. */
-int64_t ho_cloop_launch(uintptr_t fn, uintptr_t stream, void *params, int n);
+ * cuLaunchKernel takes. With wait the time includes waiting for the stream once
+ * in the end. */
+int64_t ho_cloop_launch(uintptr_t fn, uintptr_t stream, void *params, int n, bool wait);
 /* The same, one round a call and not timed: no call from Go takes less. Returns
  * 0 if it worked. To be called by one thread at a time; the event stays. */
 int ho_cloop_order_once(uintptr_t a, uintptr_t b);

@@ -6,6 +6,7 @@ package cloop
 
 // #cgo CFLAGS: -std=c11
 // #cgo LDFLAGS: -ldl
+// #include <stdbool.h>
 // #include <stdlib.h>
 // #include "cloop.h"
 import "C"
@@ -49,9 +50,10 @@ func AllAttributes(p driver.DevicePtr, n int) (d time.Duration, ok bool) {
 	return result(C.ho_cloop_all_attributes(C.uint64_t(p), C.int(n)))
 }
 
-// Launch launches one block of one thread n times.
-func Launch(fn driver.FunctionHandle, s driver.StreamHandle, a Args, n int) (d time.Duration, ok bool) {
-	return result(C.ho_cloop_launch(C.uintptr_t(fn), C.uintptr_t(s), a.p, C.int(n)))
+// Launch launches one block of one thread n times, and with wait waits for the
+// stream in the end.
+func Launch(fn driver.FunctionHandle, s driver.StreamHandle, a Args, n int, wait bool) (d time.Duration, ok bool) {
+	return result(C.ho_cloop_launch(C.uintptr_t(fn), C.uintptr_t(s), a.p, C.int(n), C.bool(wait)))
 }
 
 // Nothing is a call into C that does nothing.
@@ -72,7 +74,14 @@ func NewArgs(n int) Args {
 	return Args{p}
 }
 
-// Addr is the address of the array of pointers that cuLaunchKernel takes.
-func (a Args) Addr() uintptr { return uintptr(a.p) }
+// Call lays out a launch of one block of one thread with the arguments. It is
+// never freed.
+func (a Args) Call(fn driver.FunctionHandle, ctx driver.ContextHandle, s driver.StreamHandle) *driver.LaunchCall {
+	// SAFETY: one zeroed block of its size.
+	c := (*driver.LaunchCall)(C.calloc(1, C.size_t(unsafe.Sizeof(driver.LaunchCall{}))))
+	c.Func, c.Context, c.Stream, c.Params = fn, ctx, s, uintptr(a.p)
+	c.Grid, c.Block = [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}
+	return c
+}
 
 func result(ns C.int64_t) (time.Duration, bool) { return time.Duration(ns), ns >= 0 }

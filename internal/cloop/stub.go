@@ -28,7 +28,7 @@ func Attributes(driver.DevicePtr, int) (d time.Duration, ok bool) { return 0, fa
 func AllAttributes(driver.DevicePtr, int) (d time.Duration, ok bool) { return 0, false }
 
 // Launch says that there is no driver.
-func Launch(driver.FunctionHandle, driver.StreamHandle, Args, int) (d time.Duration, ok bool) {
+func Launch(driver.FunctionHandle, driver.StreamHandle, Args, int, bool) (d time.Duration, ok bool) {
 	return 0, false
 }
 
@@ -41,5 +41,7 @@ type Args struct{}
 // NewArgs returns none: there is no C in this build.
 func NewArgs(int) Args { return Args{} }
 
-// Addr is 0.
-func (a Args) Addr() uintptr { return 0 }
+// Call returns one that is not made.
+func (a Args) Call(driver.FunctionHandle, driver.ContextHandle, driver.StreamHandle) *driver.LaunchCall {
+	return new(driver.LaunchCall)
+}

@@ -6,7 +6,7 @@ package layers
 // each other, except where a line in together allows it. A package belongs to
 // the longest prefix that matches its path inside the module.
 var order = [][]string{
-	{"internal/leak", "internal/cptr", "internal/hunt", "internal/testenv", "internal/layers", "dlpack/minifloat"},
+	{"internal/leak", "internal/gate", "internal/cptr", "internal/hunt", "internal/testenv", "internal/layers", "dlpack/minifloat"},
 	{"dlpack", "pathfinder"},
 	{"cai"},
 	{"device/driver"},
