@@ -47,7 +47,7 @@ static const struct class_row rows[C_COUNT] = {
 	[C_VERSION] = { "VersionError", "ExchangeError", NULL, "A DLPack version or flag that is not understood." },
 	[C_DTYPE] = { "DTypeError", "ExchangeError", NULL, "The element type has no counterpart in the protocol." },
 	[C_DEVICE] = { "DeviceError", "ExchangeError", NULL, "The memory is on a device that cannot be served." },
-	[C_LAYOUT] = { "LayoutError", "ExchangeError", NULL,
+	[C_LAYOUT] = { "LayoutError", "ExchangeError", "ValueError",
 	               "Shape, strides or address are malformed, too large, or not expressible." },
 	[C_READONLY] = { "ReadOnlyError", "ExchangeError", "ValueError", "Writable memory was needed." },
 	[C_COPY] = { "CopyError", "ExchangeError", "ValueError", "A copy was needed and not allowed (R151, R161)." },

@@ -8,15 +8,16 @@ typedef struct ho_event_object {
 	ho_PyObject ob;
 	ho_event handle;
 	ho_context ctx;
-	uint64_t key; /* of Go; 0: closed */
-	int8_t timing, blocking, recorded;
+	uint64_t key;   /* of Go; 0: given back */
+	uint32_t holds; /* uses of the handle that outlast close() */
+	int8_t timing, blocking, recorded, closed;
 } ho_event_object;
 
 ho_PyTypeObject *ho_event_type;
 
 static int check_open(const ho_event_object *e, const char *op)
 {
-	return e->key != 0 ? 0 : ho_raise(HO_X_CLOSED, 0, op, "the event is closed");
+	return !e->closed ? 0 : ho_raise(HO_X_CLOSED, 0, op, "the event is closed");
 }
 
 int ho_event_handle(ho_PyObject *event, ho_event *out)
@@ -27,35 +28,51 @@ int ho_event_handle(ho_PyObject *event, ho_event *out)
 	return check_open(e, "event");
 }
 
-/* A flag of an options object (attribute) or mapping (key): 1, 0, or -1. */
+/* A flag of an EventOptions: 1, 0, or -1. */
 static int option(ho_PyObject *options, const char *name)
 {
-	ho_PyObject *v = NULL;
-
-	if (options == NULL || options == HO_NONE)
+	if (options == NULL)
 		return 0;
-	if (ho_py.PyType_IsSubtype(HO_TYPE(options), (ho_PyTypeObject *)ho_py.PyDict_Type)) {
-		v = ho_py.PyDict_GetItemString(options, name);
-		return v != NULL ? ho_py.PyObject_IsTrue(v) : 0;
-	}
-	v = ho_py.PyObject_GetAttrString(options, name);
-	if (v == NULL) {
-		if (!ho_py.PyErr_ExceptionMatches(ho_py.PyExc_AttributeError))
-			return -1;
-		ho_py.PyErr_Clear();
-		return 0;
-	}
+	ho_PyObject *v = ho_py.PyObject_GetAttrString(options, name);
+	if (v == NULL)
+		return -1;
 	int r = ho_py.PyObject_IsTrue(v);
 	ho_py.Py_DecRef(v);
 	return r;
+}
+
+/* What options mean, as Device.create_event has it too: an EventOptions, a
+ * mapping, or None. NULL for None; `failed` says whether it is an error. */
+static ho_PyObject *event_options(ho_PyObject *options, int *failed)
+{
+	ho_PyObject *o = NULL;
+
+	*failed = 0;
+	if (options == NULL || options == HO_NONE)
+		return NULL;
+	ho_PyObject *module = ho_py.PyImport_ImportModule("handoff._device");
+	ho_PyObject *f = module != NULL ? ho_py.PyObject_GetAttrString(module, "_options") : NULL;
+	ho_PyObject *cls = f != NULL ? ho_py.PyObject_GetAttrString(module, "EventOptions") : NULL;
+	if (cls != NULL)
+		o = ho_py.PyObject_CallFunctionObjArgs(f, options, cls, NULL);
+	ho_xdecref(cls);
+	ho_xdecref(f);
+	ho_xdecref(module);
+	*failed = o == NULL;
+	return o;
 }
 
 static ho_PyObject *event_new(ho_context ctx, ho_PyObject *options)
 {
 	ho_gpu_fault f = { 0 };
 	ho_gpu_made made = { 0 };
-	int timing = option(options, "timing_enabled"), blocking = option(options, "blocking_sync");
+	int failed;
 
+	options = event_options(options, &failed);
+	if (failed)
+		return NULL;
+	int timing = option(options, "timing_enabled"), blocking = timing >= 0 ? option(options, "blocking_sync") : -1;
+	ho_xdecref(options);
 	if (timing < 0 || blocking < 0)
 		return NULL;
 	HO_UNLOCKED(ho_go_gpu.event_new(ctx, timing, blocking, &made, &f));
@@ -76,6 +93,32 @@ static ho_PyObject *event_new(ho_context ctx, ho_PyObject *options)
 	e->blocking = (int8_t)blocking;
 	return &e->ob;
 }
+
+static int close_event(ho_event_object *e, ho_gpu_fault *f);
+
+void ho_event_hold(ho_PyObject *event)
+{
+	((ho_event_object *)event)->holds++;
+}
+
+void ho_event_unhold(ho_PyObject *event)
+{
+	ho_event_object *e = (ho_event_object *)event;
+	ho_gpu_fault f = { 0 };
+
+	if (--e->holds == 0 && HO_UNLIKELY(e->closed)) {
+		close_event(e, &f);
+		free(f.text);
+	}
+}
+
+/* Without the GIL another thread may close the event. */
+#define HO_HELD(event, statement) \
+	do { \
+		ho_event_hold(event); \
+		HO_UNLOCKED(statement); \
+		ho_event_unhold(event); \
+	} while (0)
 
 ho_PyObject *ho_event_record(ho_PyObject *event, ho_PyObject *options, const ho_stream_ref *on)
 {
@@ -98,7 +141,7 @@ ho_PyObject *ho_event_record(ho_PyObject *event, ho_PyObject *options, const ho_
 		ho_py.Py_IncRef(event);
 	}
 	ho_event_object *e = (ho_event_object *)event;
-	HO_UNLOCKED(st = ho_call_cuEventRecord(&d->t, (ho_context)on->ctx, e->handle, (ho_stream)on->handle));
+	HO_HELD(event, st = ho_call_cuEventRecord(&d->t, (ho_context)on->ctx, e->handle, (ho_stream)on->handle));
 	if (ho_gpu_check(op, -1, st) != 0) {
 		ho_py.Py_DecRef(event);
 		return NULL;
@@ -111,6 +154,9 @@ static int close_event(ho_event_object *e, ho_gpu_fault *f)
 {
 	uint64_t key = e->key;
 
+	e->closed = 1;
+	if (e->holds != 0)
+		return 0; /* the last hold does the rest */
 	e->key = 0;
 	if (key != 0 && !atomic_load_explicit(&ho_forked, memory_order_relaxed))
 		HO_UNLOCKED(ho_go_gpu.close(key, f));
@@ -149,7 +195,7 @@ static ho_PyObject *get_done(ho_PyObject *self, void *unused)
 
 	if (d == NULL || check_open(e, op) != 0)
 		return NULL;
-	HO_UNLOCKED(st = ho_call_cuEventQuery(&d->t, e->ctx, e->handle));
+	HO_HELD(self, st = ho_call_cuEventQuery(&d->t, e->ctx, e->handle));
 	if (st == HO_CUDA_ERROR_NOT_READY)
 		return ho_newref(HO_FALSE);
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_TRUE) : NULL;
@@ -165,7 +211,7 @@ static ho_PyObject *sync(ho_PyObject *self, ho_PyObject *unused)
 
 	if (d == NULL || check_open(e, op) != 0)
 		return NULL;
-	HO_UNLOCKED(st = ho_call_cuEventSynchronize(&d->t, e->ctx, e->handle));
+	HO_HELD(self, st = ho_call_cuEventSynchronize(&d->t, e->ctx, e->handle));
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 }
 
@@ -189,12 +235,35 @@ static ho_PyObject *close_method(ho_PyObject *self, ho_PyObject *unused)
 	}
 FLAG(get_timing, timing)
 FLAG(get_blocking, blocking)
-FLAG(get_closed, key == 0)
+FLAG(get_closed, closed)
 
 static ho_PyObject *get_context(ho_PyObject *self, void *unused)
 {
 	(void)unused;
 	return ho_py.PyLong_FromUnsignedLongLong(((ho_event_object *)self)->ctx);
+}
+
+static ho_PyObject *get_device(ho_PyObject *self, void *unused)
+{
+	const ho_event_object *e = (ho_event_object *)self;
+	ho_driver *d = ho_gpu();
+	ho_ret_cuCtxGetDevice r;
+	(void)unused;
+
+	if (d == NULL)
+		return NULL;
+	HO_UNLOCKED(r = ho_call_cuCtxGetDevice(&d->t, e->ctx));
+	return ho_gpu_check("event device", -1, r.st) == 0 ? ho_device_of(ho_py.PyLong_FromLong(r.o_dev)) : NULL;
+}
+
+static ho_PyObject *repr(ho_PyObject *self)
+{
+	const ho_event_object *e = (ho_event_object *)self;
+	char text[64];
+
+	snprintf(text, sizeof text, e->closed ? "<handoff.Event, closed>" : "<handoff.Event 0x%llx>",
+	         (unsigned long long)e->handle);
+	return ho_py.PyUnicode_FromString(text);
 }
 
 /* end - start: milliseconds, as cuda.core has it (B227, B229). */
@@ -217,7 +286,9 @@ static ho_PyObject *subtract(ho_PyObject *a, ho_PyObject *b)
 		ho_raise(HO_X_STREAM, 0, op, "an event was never recorded");
 		return NULL;
 	}
-	HO_UNLOCKED(r = ho_call_cuEventElapsedTime(&d->t, start->ctx, start->handle, end->handle));
+	ho_event_hold(b);
+	HO_HELD(a, r = ho_call_cuEventElapsedTime(&d->t, start->ctx, start->handle, end->handle));
+	ho_event_unhold(b);
 	return ho_gpu_check(op, -1, r.st) == 0 ? ho_py.PyFloat_FromDouble(r.o_ms) : NULL;
 }
 
@@ -247,6 +318,7 @@ static ho_PyMethodDef methods[] = {
 static ho_PyGetSetDef getset[] = {
 	{ "handle", get_handle, NULL, "The raw handle, as an int; valid while the event is open.", NULL },
 	{ "context", get_context, NULL, "The raw handle of the event's context.", NULL },
+	{ "device", get_device, NULL, "The Device of the event's context.", NULL },
 	{ "is_done", get_done, NULL, "Whether the work before the latest record is done.", NULL },
 	{ "is_timing_enabled", get_timing, NULL, "Whether the event has timing: end - start is in milliseconds.", NULL },
 	{ "is_blocking_sync", get_blocking, NULL, "Whether sync() sleeps instead of spinning.", NULL },
@@ -256,6 +328,7 @@ static ho_PyGetSetDef getset[] = {
 
 static ho_PyType_Slot slots[] = {
 	{ HO_tp_dealloc, (void *)dealloc },
+	{ HO_tp_repr, (void *)repr },
 	{ HO_tp_richcompare, (void *)compare },
 	{ HO_tp_hash, (void *)hash },
 	{ HO_nb_subtract, (void *)subtract },

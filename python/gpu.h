@@ -72,6 +72,8 @@ enum {
  * counts as the legacy default stream, R142), or any stream object. One of
  * HO_STREAM_*, or -1 with an exception set. */
 HO_HIDDEN int ho_stream_arg(ho_PyObject *o, const char *op, ho_stream_ref *out);
+/* handoff.Device(id). Steals id, which may be NULL with an exception set. */
+HO_HIDDEN ho_PyObject *ho_device_of(ho_PyObject *id);
 /* Reads an argument that must name a stream. 0 or -1. */
 HO_HIDDEN int ho_stream_need(ho_PyObject *o, const char *op, ho_stream_ref *out);
 /* Fills in the context of a reference: a created stream's own, else that of
@@ -168,5 +170,8 @@ HO_HIDDEN int ho_event_init(ho_PyObject *module);  /* event.c */
 extern HO_HIDDEN ho_PyTypeObject *ho_event_type;
 /* The raw handle of an Event; -1 with ClosedError set if it is closed. */
 HO_HIDDEN int ho_event_handle(ho_PyObject *event, ho_event *out);
+/* A use of the handle that outlasts close(), as ho_stream_hold. */
+HO_HIDDEN void ho_event_hold(ho_PyObject *event);
+HO_HIDDEN void ho_event_unhold(ho_PyObject *event);
 /* A new event recorded on a stream, or `event` recorded again. */
 HO_HIDDEN ho_PyObject *ho_event_record(ho_PyObject *event, ho_PyObject *options, const ho_stream_ref *on);

@@ -67,6 +67,8 @@ HO_HIDDEN ho_PyObject *ho_error_class(int code);
 	X(is_readonly, "is_readonly") \
 	X(layout, "layout") \
 	X(stream_ptr, "stream_ptr") \
+	X(obj, "obj") \
+	X(other, "other") \
 	X(buffer, "buffer") \
 	X(fill_value, "fill_value") \
 	X(rule, "rule") \

@@ -56,7 +56,7 @@ static ho_PyObject *view_of_dlpack(ho_PyObject *obj, int mode, const ho_stream_r
 	return &v->ob;
 }
 
-static const ho_param obj_stream[] = { { NULL }, { &ho_names.stream_ptr } };
+static const ho_param obj_stream[] = { { &ho_names.obj }, { &ho_names.stream_ptr } };
 
 static ho_PyObject *from_dlpack(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
 {
@@ -106,9 +106,13 @@ static ho_PyObject *view_of_interface(ho_PyObject *obj)
 	return &v->ob;
 }
 
-static ho_PyObject *from_array_interface(ho_PyObject *cls, ho_PyObject *obj)
+static ho_PyObject *from_array_interface(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
 {
+	ho_PyObject *obj;
 	(void)cls;
+
+	if (ho_parse("from_array_interface", args, n, kwnames, obj_stream, 1, 1, 1, &obj) != 0)
+		return NULL;
 	return view_of_interface(obj);
 }
 
@@ -169,6 +173,50 @@ static ho_PyObject *from_any_interface(ho_PyObject *cls, ho_PyObject *const *arg
 	return view_of_any(a[0], mode, &on, 0);
 }
 
+/* StridedMemoryView(obj, stream_ptr): the constructor of code written for
+ * cuda.core, deprecated there too. */
+static ho_PyObject *view_new(ho_PyTypeObject *type, ho_PyObject *args, ho_PyObject *kwargs)
+{
+	static const char op[] = "StridedMemoryView";
+	ho_PyObject *given[2] = { NULL, NULL };
+	ho_ssize n = ho_py.PyTuple_Size(args), named = 0;
+	ho_stream_ref on;
+	int mode;
+	(void)type;
+
+	if (n > 2) {
+		ho_py.PyErr_Format(ho_py.PyExc_TypeError, "%s() takes at most 2 arguments (%zd given)", op, n);
+		return NULL;
+	}
+	for (ho_ssize i = 0; i < n; i++)
+		given[i] = ho_py.PyTuple_GetItem(args, i);
+	for (int i = 0; kwargs != NULL && i < 2; i++) {
+		ho_PyObject *v = ho_py.PyDict_GetItemString(kwargs, i == 0 ? "obj" : "stream_ptr");
+		if (v == NULL)
+			continue;
+		if (i < n) {
+			ho_py.PyErr_Format(ho_py.PyExc_TypeError, "%s() got multiple values for an argument", op);
+			return NULL;
+		}
+		given[i] = v;
+		named++;
+	}
+	if (kwargs != NULL && named != ho_py.PyDict_Size(kwargs)) {
+		ho_py.PyErr_Format(ho_py.PyExc_TypeError, "%s() takes the arguments obj and stream_ptr", op);
+		return NULL;
+	}
+	if (given[0] == NULL || given[0] == HO_NONE) {
+		ho_raise(HO_X_VALUE, 0, op, "there is no layout without an object: use a method such as from_any_interface");
+		return NULL;
+	}
+	if (ho_py.PyErr_WarnEx(ho_py.PyExc_DeprecationWarning,
+	                       "StridedMemoryView(obj, stream_ptr) is deprecated; use a method such as from_any_interface",
+	                       1) != 0 ||
+	    (mode = ho_stream_arg(given[1], op, &on)) < 0)
+		return NULL;
+	return view_of_any(given[0], mode, &on, 0);
+}
+
 /* The element type of from_buffer and view(): what dtype and itemsize say. */
 struct element {
 	DLDataType dl; /* bits 0: none */
@@ -211,7 +259,11 @@ static ho_PyObject *from_buffer(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 		long long size = ho_py.PyLong_AsLongLong(a[3]);
 		if (size == -1 && ho_py.PyErr_Occurred())
 			return NULL;
-		if (size <= 0 || size > INT32_MAX || (has_dtype && size != e.itemsize)) {
+		if (size <= 0 || size > INT32_MAX) {
+			ho_raise(HO_X_VALUE, 0, op, "itemsize %lld is not the size of an element", size);
+			return NULL;
+		}
+		if (has_dtype && size != e.itemsize) {
 			ho_raise(HO_X_VALUE, 0, op, "itemsize %lld does not agree with the dtype's %lld", size,
 			         (long long)e.itemsize);
 			return NULL;
@@ -448,7 +500,7 @@ static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_
 	return &s->ob;
 }
 
-static const ho_param other_stream[] = { { NULL }, { &ho_names.stream } };
+static const ho_param other_stream[] = { { &ho_names.other }, { &ho_names.stream } };
 
 /* One copy between self and other. Host memory is copied at once, everything
  * else in the order of the stream, which must be given then. */
@@ -542,21 +594,21 @@ static int traverse(ho_PyObject *self, int (*visit)(ho_PyObject *, void *), void
 
 static ho_PyMethodDef methods[] = {
 	{ "from_dlpack", FAST(from_dlpack), FAST_FLAGS | HO_METH_CLASS,
-	  "from_dlpack($type, obj, /, stream_ptr=None)\n--\n\n"
+	  "from_dlpack($type, obj, stream_ptr=None)\n--\n\n"
 	  "View of an object that speaks DLPack, or of a DLPack capsule, without a copy.\n\n"
 	  "stream_ptr says on which stream GPU memory will be used: a stream of any library, or an int: -1\n"
 	  "for no ordering, 0 or 1 for the legacy and 2 for the per-thread default stream, else a raw\n"
 	  "handle. Work queued on it afterwards comes after the producer's, by one event at most; the\n"
 	  "host does not wait. It must be given for GPU memory and is None or -1 for host memory." },
-	{ "from_array_interface", from_array_interface, HO_METH_O | HO_METH_CLASS,
-	  "from_array_interface($type, obj, /)\n--\n\nView of an object with NumPy's __array_interface__ (version 3)." },
+	{ "from_array_interface", FAST(from_array_interface), FAST_FLAGS | HO_METH_CLASS,
+	  "from_array_interface($type, obj)\n--\n\nView of an object with NumPy's __array_interface__ (version 3)." },
 	{ "from_cuda_array_interface", FAST(from_cuda_array_interface), FAST_FLAGS | HO_METH_CLASS,
-	  "from_cuda_array_interface($type, obj, /, stream_ptr=None)\n--\n\n"
+	  "from_cuda_array_interface($type, obj, stream_ptr=None)\n--\n\n"
 	  "View of an object with __cuda_array_interface__, of any version.\n\n"
 	  "stream_ptr is as for from_dlpack and must be given. Versions below 3 name no stream: nothing is\n"
 	  "ordered, unless the type has a DLPack exchange table, which tells." },
 	{ "from_any_interface", FAST(from_any_interface), FAST_FLAGS | HO_METH_CLASS,
-	  "from_any_interface($type, obj, /, stream_ptr=None)\n--\n\n"
+	  "from_any_interface($type, obj, stream_ptr=None)\n--\n\n"
 	  "View of an object by the first protocol it speaks: DLPack, the CUDA array interface,\n"
 	  "NumPy's array interface, the buffer protocol." },
 	{ "from_buffer", FAST(from_buffer), FAST_FLAGS | HO_METH_CLASS,
@@ -568,13 +620,13 @@ static ho_PyMethodDef methods[] = {
 	  "The same memory with another layout, a StridedLayout or a pair (shape, strides or None), or\n"
 	  "another dtype of the same item size. Without arguments the view itself." },
 	{ "copy_from", FAST(copy_from), FAST_FLAGS,
-	  "copy_from($self, other, /, stream=None)\n--\n\n"
+	  "copy_from($self, other, stream=None)\n--\n\n"
 	  "Copies the elements of other, of the same shape and dtype, into this view.\n\n"
 	  "Between host memories the copy is done at return. Where a GPU is on either side it is queued on\n"
 	  "the stream, which must be given; both sides are ordered on it, any strides will do, and the host\n"
 	  "does not wait: host memory must not be touched until the stream is there." },
 	{ "copy_to", FAST(copy_to), FAST_FLAGS,
-	  "copy_to($self, other, /, stream=None)\n--\n\n"
+	  "copy_to($self, other, stream=None)\n--\n\n"
 	  "Copies the elements of this view into other, of the same shape and dtype: see copy_from." },
 	{ "release_on", ho_view_release_on, HO_METH_O,
 	  "release_on($self, stream, /)\n--\n\n"
@@ -590,6 +642,7 @@ static ho_PyMethodDef methods[] = {
 };
 
 static ho_PyType_Slot slots[] = {
+	{ HO_tp_new, (void *)view_new },
 	{ HO_tp_dealloc, (void *)ho_view_dealloc },
 	{ HO_tp_traverse, (void *)traverse },
 	{ HO_tp_repr, (void *)repr },
@@ -606,7 +659,7 @@ static ho_PyType_Slot slots[] = {
 
 static ho_PyType_Spec spec = {
 	"handoff.StridedMemoryView", (int)sizeof(ho_view), 0,
-	HO_TPFLAGS_DEFAULT | HO_TPFLAGS_HAVE_GC | HO_TPFLAGS_DISALLOW_INSTANTIATION, slots,
+	HO_TPFLAGS_DEFAULT | HO_TPFLAGS_HAVE_GC, slots,
 };
 
 int ho_smv_init(ho_PyObject *module)

@@ -21,7 +21,8 @@ typedef struct ho_stream_object {
 	uint32_t holds;        /* uses of the handle that outlast close() */
 	int8_t kind;
 	int8_t closed;
-	int8_t bound; /* thread counts */
+	int8_t bound;    /* thread counts */
+	int8_t constant; /* of the module: never closed */
 } ho_stream_object;
 
 static ho_PyTypeObject *view_type;   /* StreamView */
@@ -627,6 +628,15 @@ static ho_PyObject *to_int(ho_PyObject *self)
 	return get_handle(self, NULL);
 }
 
+/* Without the GIL another thread may close the stream: its handle is given back
+ * after the call. */
+#define HO_HELD(stream, statement) \
+	do { \
+		ho_stream_hold(stream); \
+		HO_UNLOCKED(statement); \
+		ho_stream_unhold(stream); \
+	} while (0)
+
 /* The driver and where the stream is; NULL with an exception set. */
 static ho_driver *begin(ho_PyObject *self, const char *op, ho_stream_ref *ref)
 {
@@ -645,7 +655,7 @@ static ho_PyObject *get_nonblocking(ho_PyObject *self, void *unused)
 
 	if (d == NULL)
 		return NULL;
-	HO_UNLOCKED(r = ho_call_cuStreamGetFlags(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(self, r = ho_call_cuStreamGetFlags(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	if (ho_gpu_check(op, -1, r.st) != 0)
 		return NULL;
 	return ho_py.PyBool_FromLong((r.o_flags & HO_CU_STREAM_NON_BLOCKING) != 0);
@@ -661,7 +671,7 @@ static ho_PyObject *get_priority(ho_PyObject *self, void *unused)
 
 	if (d == NULL)
 		return NULL;
-	HO_UNLOCKED(r = ho_call_cuStreamGetPriority(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(self, r = ho_call_cuStreamGetPriority(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	return ho_gpu_check(op, -1, r.st) == 0 ? ho_py.PyLong_FromLong(r.o_priority) : NULL;
 }
 
@@ -678,7 +688,7 @@ static ho_PyObject *get_device_id(ho_PyObject *self, void *unused)
 	ho_driver *d = begin(self, op, &ref);
 	if (d == NULL)
 		return NULL;
-	HO_UNLOCKED(r = ho_stream_device(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(self, r = ho_stream_device(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	if (ho_gpu_check(op, -1, r.st) != 0)
 		return NULL;
 	s->device = (int32_t)r.a;
@@ -687,7 +697,12 @@ static ho_PyObject *get_device_id(ho_PyObject *self, void *unused)
 
 static ho_PyObject *get_device(ho_PyObject *self, void *unused)
 {
-	ho_PyObject *id = get_device_id(self, unused), *r = NULL;
+	return ho_device_of(get_device_id(self, unused));
+}
+
+ho_PyObject *ho_device_of(ho_PyObject *id)
+{
+	ho_PyObject *r = NULL;
 	ho_PyObject *module = id != NULL ? ho_py.PyImport_ImportModule("handoff") : NULL;
 	ho_PyObject *cls = module != NULL ? ho_py.PyObject_GetAttrString(module, "Device") : NULL;
 
@@ -717,7 +732,7 @@ static ho_PyObject *get_done(ho_PyObject *self, void *unused)
 
 	if (d == NULL)
 		return NULL;
-	HO_UNLOCKED(st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(self, st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	if (st == HO_CUDA_ERROR_NOT_READY)
 		return ho_newref(HO_FALSE);
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_TRUE) : NULL;
@@ -733,7 +748,7 @@ static ho_PyObject *get_capturing(ho_PyObject *self, void *unused)
 
 	if (d == NULL)
 		return NULL;
-	HO_UNLOCKED(r = ho_call_cuStreamIsCapturing(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(self, r = ho_call_cuStreamIsCapturing(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	return ho_gpu_check(op, -1, r.st) == 0 ? ho_py.PyBool_FromLong(r.o_status != 0) : NULL;
 }
 
@@ -762,7 +777,7 @@ static ho_PyObject *sync(ho_PyObject *self, ho_PyObject *unused)
 	if (d == NULL)
 		return NULL;
 	/* A stream that captures must not be synchronized; asking does no harm (B231). */
-	HO_UNLOCKED(st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle);
+	HO_HELD(self, st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle);
 	            if (st == HO_CUDA_ERROR_NOT_READY)
 	            	st = ho_call_cuStreamSynchronize(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
@@ -794,6 +809,8 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 		if (from->handle == to->handle)
 			return ho_newref(HO_NONE);
 		ask = ho_stream_ask(from->handle);
+		ho_stream_hold(self);
+		ho_stream_hold(other);
 		HO_UNLOCKED(quiet = ask && ho_stream_quiet(d, (ho_context)from->ctx, (ho_stream)from->handle) &&
 		                    !captures(d, (ho_context)to->ctx, (ho_stream)to->handle);
 		            if (!quiet)
@@ -801,6 +818,8 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 		                              (ho_stream)to->handle, 0));
 		if (ask)
 			ho_stream_answered(from->handle, quiet);
+		ho_stream_unhold(self);
+		ho_stream_unhold(other);
 		return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 	}
 	if (take_ours(self, op, &me) != 0)
@@ -811,7 +830,9 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 		ho_driver *d;
 		if (ho_event_handle(other, &e) != 0 || ho_stream_place(op, -1, &me) != 0 || (d = ho_gpu()) == NULL)
 			return NULL;
-		HO_UNLOCKED(st = ho_call_cuStreamWaitEvent(&d->t, (ho_context)me.ctx, (ho_stream)me.handle, e, 0));
+		ho_event_hold(other);
+		HO_HELD(self, st = ho_call_cuStreamWaitEvent(&d->t, (ho_context)me.ctx, (ho_stream)me.handle, e, 0));
+		ho_event_unhold(other);
 		return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 	}
 	if (ho_stream_need(other, op, &it) != 0)
@@ -829,7 +850,14 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 	} else if (ho_stream_place(op, -1, &me) != 0 || ho_stream_place(op, -1, &it) != 0) {
 		return NULL;
 	}
-	return ho_stream_order(op, -1, &it, &me) == 0 ? ho_newref(HO_NONE) : NULL;
+	ho_stream_hold(self);
+	if (is_stream(other))
+		ho_stream_hold(other);
+	int r = ho_stream_order(op, -1, &it, &me);
+	ho_stream_unhold(self);
+	if (is_stream(other))
+		ho_stream_unhold(other);
+	return r == 0 ? ho_newref(HO_NONE) : NULL;
 }
 
 static ho_PyObject *record(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
@@ -844,7 +872,10 @@ static ho_PyObject *record(ho_PyObject *self, ho_PyObject *const *args, ho_ssize
 		return NULL;
 	if (ho_parse("record", args, n, kwnames, params, 2, 2, 0, a) != 0 || begin(self, "record", &ref) == NULL)
 		return NULL;
-	return ho_event_record(a[0] == HO_NONE ? NULL : a[0], a[1] == HO_NONE ? NULL : a[1], &ref);
+	ho_stream_hold(self);
+	ho_PyObject *event = ho_event_record(a[0] == HO_NONE ? NULL : a[0], a[1] == HO_NONE ? NULL : a[1], &ref);
+	ho_stream_unhold(self);
+	return event;
 }
 
 static ho_PyObject *close_method(ho_PyObject *self, ho_PyObject *unused)
@@ -852,6 +883,8 @@ static ho_PyObject *close_method(ho_PyObject *self, ho_PyObject *unused)
 	ho_gpu_fault f = { 0 };
 	(void)unused;
 
+	if (((ho_stream_object *)self)->constant)
+		return ho_newref(HO_NONE); /* everybody's */
 	if (close_stream((ho_stream_object *)self, &f) != 0) {
 		ho_gpu_raise("close stream", &f);
 		return NULL;
@@ -875,11 +908,17 @@ static ho_PyObject *leave(ho_PyObject *self, ho_PyObject *unused)
 static ho_PyObject *from_handle(ho_PyObject *cls, ho_PyObject *o)
 {
 	uint64_t handle;
+	ho_PyObject *number = NULL;
 	(void)cls;
 
-	if (take_handle(o, "from_handle", &handle) != 0)
-		return NULL;
-	return ho_stream_view_new(handle, 0, NULL);
+	if (!subtype(o, ho_py.PyLong_Type) && ho_py.PyIndex_Check(o)) { /* an int of NumPy's */
+		if ((number = ho_py.PyNumber_Index(o)) == NULL)
+			return NULL;
+		o = number;
+	}
+	int r = take_handle(o, "from_handle", &handle);
+	ho_xdecref(number);
+	return r == 0 ? ho_stream_view_new(handle, 0, NULL) : NULL;
 }
 
 #define FAST(f) (ho_PyCFunction)(void (*)(void)) f
@@ -1043,6 +1082,7 @@ static int add_default(ho_PyObject *module, const char *name, uint64_t handle)
 
 	if (v != NULL) {
 		((ho_stream_object *)v)->bound = 0; /* of whichever thread uses it */
+		((ho_stream_object *)v)->constant = 1;
 		r = ho_py.PyModule_AddObjectRef(module, name, v);
 	}
 	ho_xdecref(v);

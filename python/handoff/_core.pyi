@@ -59,7 +59,7 @@ class DTypeError(ExchangeError):
 class DeviceError(ExchangeError):
     """The memory is on a device that cannot be served."""
 
-class LayoutError(ExchangeError):
+class LayoutError(ExchangeError, ValueError):
     """Shape, strides or address are malformed, too large, or not expressible."""
 
 class ReadOnlyError(ExchangeError, ValueError):
@@ -190,7 +190,7 @@ class _AnyStream:
         """Records an event, or a new one: it is done when the work that is queued now is."""
 
     def close(self) -> None:
-        """Gives the stream up; may be called twice. A borrowed stream is never destroyed."""
+        """Gives the stream up; may be called twice. A borrowed stream is never destroyed, a constant of the module is never closed."""
 
     @classmethod
     def from_handle(cls, handle: int, /) -> StreamView:
@@ -235,6 +235,10 @@ class Event:
     @property
     def context(self) -> int:
         """The raw handle of the event's context."""
+
+    @property
+    def device(self) -> Device:
+        """The Device of the event's context."""
 
     @property
     def is_done(self) -> bool:
@@ -425,9 +429,14 @@ class StridedMemoryView(_View):
     and by every array that another library makes of it.
     """
 
+    def __new__(
+        cls, obj: _Exchangeable | _SupportsCudaArrayInterface, stream_ptr: _StreamLike | None = None
+    ) -> StridedMemoryView:
+        """Deprecated, as in cuda.core: from_any_interface(obj, stream_ptr)."""
+
     @classmethod
     def from_dlpack(
-        cls, obj: _SupportsDLPack | CapsuleType, /, stream_ptr: _StreamLike | None = None
+        cls, obj: _SupportsDLPack | CapsuleType, stream_ptr: _StreamLike | None = None
     ) -> StridedMemoryView:
         """View of an object that speaks DLPack, or of a DLPack capsule, without a copy.
 
@@ -438,12 +447,12 @@ class StridedMemoryView(_View):
         """
 
     @classmethod
-    def from_array_interface(cls, obj: _SupportsArrayInterface, /) -> StridedMemoryView:
+    def from_array_interface(cls, obj: _SupportsArrayInterface) -> StridedMemoryView:
         """View of an object with NumPy's __array_interface__ (version 3)."""
 
     @classmethod
     def from_cuda_array_interface(
-        cls, obj: _SupportsCudaArrayInterface, /, stream_ptr: _StreamLike | None = None
+        cls, obj: _SupportsCudaArrayInterface, stream_ptr: _StreamLike | None = None
     ) -> StridedMemoryView:
         """View of an object with __cuda_array_interface__, of any version.
 
@@ -453,7 +462,7 @@ class StridedMemoryView(_View):
 
     @classmethod
     def from_any_interface(
-        cls, obj: _Exchangeable | _SupportsCudaArrayInterface, /, stream_ptr: _StreamLike | None = None
+        cls, obj: _Exchangeable | _SupportsCudaArrayInterface, stream_ptr: _StreamLike | None = None
     ) -> StridedMemoryView:
         """View of an object by the first protocol it speaks.
 
@@ -484,7 +493,7 @@ class StridedMemoryView(_View):
         """
 
     def copy_from(
-        self, other: _Exchangeable | _SupportsCudaArrayInterface, /, stream: _StreamLike | None = None
+        self, other: _Exchangeable | _SupportsCudaArrayInterface, stream: _StreamLike | None = None
     ) -> None:
         """Copies the elements of other, of the same shape and dtype, into this view.
 
@@ -493,7 +502,7 @@ class StridedMemoryView(_View):
         the host does not wait: host memory must not be touched until the stream is there.
         """
 
-    def copy_to(self, other: _Exchangeable | _SupportsCudaArrayInterface, /, stream: _StreamLike | None = None) -> None:
+    def copy_to(self, other: _Exchangeable | _SupportsCudaArrayInterface, stream: _StreamLike | None = None) -> None:
         """Copies the elements of this view into other, of the same shape and dtype: see copy_from."""
 
     def release_on(self, stream: _StreamLike, /) -> None:

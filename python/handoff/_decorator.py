@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -48,15 +49,22 @@ def args_viewable_as_strided_memory(arg_indices: Iterable[int]) -> Callable[[Cal
     """Decorate a function: its positional arguments of these numbers come as `ViewableArgument`.
 
     In the function `arg.view(stream_ptr)` is a StridedMemoryView of the array, and `arg.obj` the
-    array itself. An argument that speaks no protocol is refused when the function is called.
+    array itself. Negative numbers count from the last argument of a call; an argument may be given by
+    its name, too. One that speaks no protocol is refused when the function is called.
     """
-    indices = frozenset(arg_indices)
+    indices = frozenset(operator.index(i) for i in arg_indices)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        code = getattr(function, "__code__", None)
+        parameters = code.co_varnames[: code.co_argcount] if code is not None else ()
+        names = {parameters[i] for i in indices if 0 <= i < len(parameters)}
+
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            wrapped = [ViewableArgument(a) if i in indices else a for i, a in enumerate(args)]
-            return function(*wrapped, **kwargs)  # type: ignore[arg-type]
+            n = len(args)
+            wrapped = [ViewableArgument(a) if i in indices or i - n in indices else a for i, a in enumerate(args)]
+            named = {k: ViewableArgument(a) if k in names else a for k, a in kwargs.items()} if kwargs else kwargs
+            return function(*wrapped, **named)  # type: ignore[arg-type]
 
         return call
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -99,8 +100,9 @@ class Device(_core._DeviceBase):
             return device_id
         if device_id is None:
             device_id = _core._device_current()
-        elif isinstance(device_id, bool) or not isinstance(device_id, int):
+        elif isinstance(device_id, bool) or not hasattr(device_id, "__index__"):
             raise _core.InvalidTypeError(f"a device has an int for an ordinal, not {device_id!r}")
+        device_id = operator.index(device_id)
         count = _core._device_count()
         if not 0 <= device_id < count:
             raise _core.InvalidValueError(f"device {device_id}: this process has {count}")
@@ -230,9 +232,18 @@ class Device(_core._DeviceBase):
 
 
 def _options(given: Any, cls: type[Any]) -> Any:
+    """Return options of a class: given as such, as a mapping, or not at all."""
     if given is None:
         return cls()
-    return cls(**given) if isinstance(given, Mapping) else given
+    names = cls.__dataclass_fields__
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in names:
+                raise _core.InvalidTypeError(f"{cls.__name__} has no {name!r}, only {', '.join(names)}")
+        return cls(**given)
+    if not all(hasattr(given, name) for name in names):
+        raise _core.InvalidTypeError(f"options are a {cls.__name__} or a mapping, not {given!r}")
+    return given
 
 
 class Buffer(_core._Memory):
@@ -279,7 +290,10 @@ class Buffer(_core._Memory):
                 raise _core.RangeError(f"a byte is from 0 to 255, not {value}")
             width = 1
         else:
-            pattern = bytes(value)
+            try:
+                pattern = memoryview(value).tobytes()  # not bytes(value), which takes NumPy's ints for lengths
+            except TypeError:
+                raise _core.InvalidTypeError(f"a byte or a buffer is needed, not {value!r}") from None
             width, value = len(pattern), int.from_bytes(pattern, "little")
             if width not in (1, 2, 4):
                 raise _core.InvalidValueError(f"a pattern has 1, 2 or 4 bytes, not {width}")

@@ -280,11 +280,53 @@ def test_cycle_is_collected() -> None:
 
 
 def test_no_instances_by_call() -> None:
+    with pytest.raises(TypeError):
+        Array()
+    with pytest.raises(ValueError, match="layout"):
+        StridedMemoryView()  # type: ignore[call-arg]
     for cls in (StridedMemoryView, Array):
         with pytest.raises(TypeError):
-            cls()
-        with pytest.raises(TypeError):
             type("Sub", (cls,), {})
+
+
+def test_arguments_by_name_as_in_cuda_core() -> None:
+    a = np.arange(6)
+    for v in (
+        StridedMemoryView.from_dlpack(obj=a),
+        StridedMemoryView.from_dlpack(stream_ptr=-1, obj=a),
+        StridedMemoryView.from_any_interface(obj=a, stream_ptr=-1),
+        StridedMemoryView.from_array_interface(obj=a),
+        StridedMemoryView.from_buffer(buffer=a, shape=6, dtype=a.dtype),
+    ):
+        assert v.exporting_obj is a
+    out = np.zeros_like(a)
+    StridedMemoryView.from_dlpack(a).copy_to(other=out)
+    assert np.array_equal(out, a)
+    StridedMemoryView.from_dlpack(out).copy_from(other=np.zeros_like(a), stream=None)
+    assert not out.any()
+    for wrong in ({}, {"x": a}, {"obj": a, "stream": None}):
+        with pytest.raises(TypeError):
+            StridedMemoryView.from_any_interface(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        StridedMemoryView.from_array_interface(a, obj=a)  # type: ignore[misc]
+
+
+def test_layout_errors_are_value_errors() -> None:
+    """As what cuda.core raises for strides that no element has."""
+
+    class Cut:
+        __array_interface__ = np.zeros(4).__array_interface__ | {"shape": (2,), "strides": (10,)}
+
+    with pytest.raises(handoff.LayoutError) as info:
+        StridedMemoryView.from_array_interface(Cut())
+    assert isinstance(info.value, ValueError)
+    assert isinstance(info.value, BufferError)
+
+
+@pytest.mark.parametrize("itemsize", [0, -4, 2**40])
+def test_itemsize_of_no_element(itemsize: int) -> None:
+    with pytest.raises(handoff.InvalidValueError, match="size of an element"):
+        StridedMemoryView.from_buffer(bytearray(8), (1,), itemsize=itemsize)
 
 
 def test_dtype_without_ml_dtypes(run: Any) -> None:

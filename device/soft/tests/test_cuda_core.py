@@ -90,6 +90,15 @@ def test_child_ends_well(results):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_program_that_runs_with_handoff_too(libcuda):
+    """What python/tests/gpu runs with our package means the same with cuda.core's."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "python" / "tests" / "gpu" / "peer_program.py", "cuda.core"],
+        env=child_env(libcuda), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout == "ran with cuda.core\n", done.stderr
+
+
 def test_host_access_to_device_memory_faults(libcuda):
     code = (
         "import ctypes; from cuda.core import Device; d = Device(); d.set_current(); "

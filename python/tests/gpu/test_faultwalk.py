@@ -120,7 +120,7 @@ def stream_sync(w: World) -> None:
     w.foreign.sync()
 
 
-@op("Stream.wait", "Stream.record", "Event.sync", "Event.is_done")
+@op("Stream.wait", "Stream.record", "Event.sync", "Event.is_done", "Event.device")
 def stream_order(w: World) -> None:
     w.q.wait(w.s)
     w.q.wait(w.foreign)
@@ -128,6 +128,7 @@ def stream_order(w: World) -> None:
     w.q.wait(e)
     e.sync()
     assert e.is_done
+    assert e.device == w.device
     w.s.record(e)
     handoff.LEGACY_DEFAULT_STREAM.wait(w.s)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 import time
+import types
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
-from gpuhelp import read
+from gpuhelp import read, real_gpu
 
 import handoff
 from handoff import Buffer, Device, EventOptions, StreamOptions, StreamView, _core
@@ -202,6 +205,76 @@ def test_streams_are_collected(device: Device) -> None:
     device.sync()
 
 
+def test_constants_are_never_closed(device: Device) -> None:
+    for s in (handoff.LEGACY_DEFAULT_STREAM, handoff.PER_THREAD_DEFAULT_STREAM, device.default_stream):
+        s.close()
+        assert not s.is_closed
+        s.sync()
+    v = StreamView(handoff.LEGACY_DEFAULT_STREAM)
+    v.close()
+    assert v.is_closed, "a view of one is the caller's"
+
+
+def test_numbers_of_numpy(device: Device, stream: Any) -> None:
+    assert handoff.Stream.from_handle(np.uint64(stream.handle)) == stream  # type: ignore[arg-type]
+    assert Device(np.int64(0)) is device  # type: ignore[arg-type]
+    for wrong in (np.float64(0), np.bool_(False)):
+        with pytest.raises(handoff.InvalidTypeError):
+            handoff.Stream.from_handle(wrong)  # type: ignore[arg-type]
+        with pytest.raises(handoff.InvalidTypeError):
+            Device(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [5, "x", [], {"priorty": 1}, {"timing_enabled": True}, EventOptions(), object()])
+def test_options_that_are_none_for_a_stream(options: Any, device: Device) -> None:
+    with pytest.raises(handoff.InvalidTypeError, match="StreamOptions"):
+        device.create_stream(options=options)
+
+
+@pytest.mark.parametrize("options", [5, "x", [], {"timing": True}, {"priority": 1}, StreamOptions(), object()])
+def test_options_that_are_none_for_an_event(options: Any, device: Device, stream: Any) -> None:
+    for make in (lambda: device.create_event(options), lambda: stream.record(options=options)):
+        with pytest.raises(handoff.InvalidTypeError, match="EventOptions"):
+            make()
+
+
+def test_options_are_any_mapping(device: Device, stream: Any) -> None:
+    timing = types.MappingProxyType({"timing_enabled": True})
+    assert stream.record(options=timing).is_timing_enabled
+    assert device.create_event(timing).is_timing_enabled
+
+
+@pytest.mark.parametrize("what", ["streams", "events"])
+def test_closed_while_another_thread_waits(what: str, device: Device, gate: Any) -> None:
+    """The handle stays the driver's until the wait is over."""
+
+    def alive() -> int:  # of the software device; 0 on a GPU
+        return json.loads(_core._inject(""))[what]  # type: ignore[no-any-return]
+
+    s = device.create_stream()
+    errors: list[BaseException] = []
+    with gate(s) as open_gate:
+        waited: Any = s if what == "streams" else s.record()
+
+        def wait() -> None:
+            try:
+                waited.sync()
+            except BaseException as e:
+                errors.append(e)
+
+        t = threading.Thread(target=wait)
+        t.start()
+        time.sleep(0.05)  # by now it waits
+        before = alive()
+        waited.close()
+        assert waited.is_closed
+        assert alive() == before, "it is in use"
+        open_gate()
+        t.join()
+    assert errors == []
+    assert real_gpu() or alive() == before - 1
+
+
 # ---- Events ------------------------------------------------------------------
 
 
@@ -216,13 +289,16 @@ def test_events(device: Device, stream: Any, gate: Any) -> None:
         e.sync()
     assert e.is_done
     assert e.context == device.context
+    assert e.device is device
     assert e.handle
+    assert repr(e) == f"<handoff.Event {e.handle:#x}>"
     assert e == e
     assert e != stream.record()
     assert len({e, e}) == 1
     e.close()
     e.close()
     assert e.is_closed
+    assert repr(e) == "<handoff.Event, closed>"
     for use in (lambda: e.handle, lambda: e.is_done, e.sync, lambda: stream.wait(e), lambda: stream.record(e)):
         with pytest.raises(handoff.ClosedError):
             use()
@@ -309,6 +385,34 @@ def test_buffer_errors(device: Device, stream: Any) -> None:
     assert info.value.name == "CUDA_ERROR_OUT_OF_MEMORY"
     with pytest.raises(TypeError):
         Buffer()
+
+
+@pytest.mark.parametrize(
+    ("value", "bytes_"),
+    [
+        (np.uint8(3), b"\x03"),
+        (np.int8(-1), b"\xff"),
+        (np.uint16(4), b"\x04\x00"),  # bytes() would take it for a length
+        (np.float32(1), b"\x00\x00\x80\x3f"),
+        (np.array([1, 2], "u1"), b"\x01\x02"),
+        (bytearray(b"ab"), b"ab"),
+        (memoryview(b"abcd"), b"abcd"),
+        (True, b"\x01"),
+    ],
+)
+def test_fill_with_any_pattern(value: Any, bytes_: bytes, device: Device, stream: Any) -> None:
+    b = device.allocate(8, stream=stream)
+    b.fill(value, stream=stream)
+    assert bytes(read(handoff.StridedMemoryView.from_buffer(b, (8,), dtype="uint8"), stream)) == bytes_ * (8 // len(bytes_))
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(np.int64(2), ValueError), (b"", ValueError), (1.5, handoff.InvalidTypeError), ("a", handoff.InvalidTypeError), (None, TypeError)],
+)
+def test_fill_with_what_is_no_pattern(value: Any, error: type[Exception], device: Device, stream: Any) -> None:
+    with pytest.raises(error):
+        device.allocate(8, stream=stream).fill(value, stream=stream)
 
 
 def test_empty_buffer(device: Device, stream: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 from typing import Any
 
@@ -620,6 +621,55 @@ def test_decorator(device: Device, stream: Any, other: Any, raises: Any) -> None
     assert a.stream == b.stream == other
     with raises(TypeError, "R158"):
         f(object(), 5, q, on=other)
+
+
+def test_decorator_by_name_and_from_the_end(device: Device, stream: Any) -> None:
+    def kinds(*args: Any, **named: Any) -> list[str]:
+        return [type(a).__name__ for a in (*args, *named.values())]
+
+    p, q = Dlpack(device.allocate(8, stream=stream), stream), Dlpack(device.allocate(8, stream=stream), stream)
+    assert args_viewable_as_strided_memory((-1,))(kinds)(p, q) == ["Dlpack", "ViewableArgument"]
+    assert args_viewable_as_strided_memory((0, -1))(kinds)(p) == ["ViewableArgument"]
+
+    @args_viewable_as_strided_memory((0, 1))
+    def f(a: Any, b: Any = None) -> tuple[Any, ...]:
+        return kinds(a, b)[0], b if b is None else b.obj
+
+    assert f(p) == ("ViewableArgument", None)
+    assert f(p, b=q) == ("ViewableArgument", q)
+    assert f(b=q, a=p) == ("ViewableArgument", q)
+    with pytest.raises(TypeError):
+        args_viewable_as_strided_memory(("a",))  # type: ignore[arg-type]
+
+
+def test_the_deprecated_constructor(device: Device, stream: Any, other: Any) -> None:
+    b = device.allocate(8, stream=stream)
+    for make in (
+        lambda x: StridedMemoryView(x, other),
+        lambda x: StridedMemoryView(x, stream_ptr=other),
+        lambda x: StridedMemoryView(stream_ptr=other.handle, obj=x),
+    ):
+        for x in (Dlpack(b, stream), Cai(b, stream)):
+            with pytest.warns(DeprecationWarning, match="from_any_interface") as seen:
+                v = make(x)
+            assert seen[0].filename == __file__
+            assert (v.ptr, v.stream, v.exporting_obj) == (b.handle, other, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DeprecationWarning):
+            StridedMemoryView(b, other)
+    warnings.simplefilter("ignore")
+    with pytest.raises(BufferError, match="R158"):
+        StridedMemoryView(object(), -1)  # type: ignore[call-overload]
+    with pytest.raises(BufferError, match="R126"):
+        StridedMemoryView(b)
+    with pytest.raises(ValueError, match="layout"):
+        StridedMemoryView()  # type: ignore[call-arg]
+    for bad in ((b, -1, 5), (b, -1)):
+        with pytest.raises(TypeError):
+            StridedMemoryView(*bad, **({"stream_ptr": 1} if len(bad) == 2 else {}))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="obj and stream_ptr"):
+        StridedMemoryView(b, stream=other)  # type: ignore[call-arg]
 
 
 # ---- Devices -----------------------------------------------------------------
