@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NVIDIA = Path(sysconfig.get_path("purelib")) / "nvidia"  # the packages of the environment
 PYTHON = sys.executable
 GO = os.environ.get("GO", "go")
+PYTEST = [PYTHON, "-m", "pytest", "-o", "addopts=", "-q", "-ra", "-p", "no:cacheprovider"]
 TOOLS = ROOT / "build" / "tools"
 LIMIT = 40 * 60  # seconds that one suite may take before it counts as hung
 
@@ -107,8 +108,33 @@ def test_suites() -> list[Suite]:
                 cwd=mod,
             )
         )
+    # Tests that need a driver have a suite of their own, on the software device where none is
+    # chosen: in the other they would all be skipped, and run by one test in a child.
+    on_device = "python/tests/gpu"
+    suites.append(
+        Suite(
+            "pytest python/tests",
+            [
+                *PYTEST,
+                "python/tests",
+                f"--ignore={on_device}",
+                "--deselect=python/tests/test_gpu.py::test_on_the_software_device",
+            ],
+            "pytest",
+        )
+    )
+    chosen = os.environ.get("HANDOFF_DRIVER", "")
+    races = ROOT / "build" / "races.jsonl"  # what the hunt finds; a test fails of it
+    races.parent.mkdir(exist_ok=True)
+    suites.append(
+        Suite(
+            f"pytest {on_device}, {chosen or 'software device'}",
+            [*PYTEST, on_device],
+            "pytest",
+            env={} if chosen else {"HANDOFF_DRIVER": "soft", "HANDOFF_SOFT_CHECK": str(races)},
+        )
+    )
     for folder in (
-        "python/tests",
         "python/ext/tests",
         "device/soft/tests",
         "conformance/py/tests",
@@ -119,7 +145,7 @@ def test_suites() -> list[Suite]:
             suites.append(
                 Suite(
                     f"pytest {folder}",
-                    [PYTHON, "-m", "pytest", "-o", "addopts=", "-q", "-ra", "-p", "no:cacheprovider", folder],
+                    [*PYTEST, folder],
                     "pytest",
                 )
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpuhelp import library, read
+from gpuhelp import read, real_gpu
 
 import handoff
 from handoff import StreamView, StridedMemoryView
@@ -32,7 +32,7 @@ def numba_cuda() -> Any:
     return cuda
 
 
-library("numpy")
+needs_gpu = pytest.mark.skipif(not real_gpu(), reason="loads CUDA's driver itself, and there is no GPU")
 
 
 def test_jax(jax: Any, stream: Any) -> None:
@@ -88,6 +88,7 @@ def test_numba_takes_ours(numba_cuda: Any, stream: Any) -> None:
     assert a.copy_to_host().sum() == 3 * N
 
 
+@needs_gpu
 def test_cuda_core(stream: Any) -> None:
     core = pytest.importorskip("cuda.core")
     device = core.Device(0)
@@ -115,6 +116,7 @@ def test_cuda_core(stream: Any) -> None:
     s.sync()
 
 
+@needs_gpu
 def test_cuda_core_events_of_ours(stream: Any) -> None:
     core = pytest.importorskip("cuda.core")
     core.Device(0).set_current()
