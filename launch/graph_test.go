@@ -14,8 +14,8 @@ import (
 	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/device/soft"
 	"github.com/go-handoff/handoff/internal/testdriver"
+	"github.com/go-handoff/handoff/internal/testlib"
 	"github.com/go-handoff/handoff/launch"
-	"github.com/go-handoff/handoff/launch/internal/testlib"
 	"github.com/go-handoff/handoff/pathfinder"
 )
 

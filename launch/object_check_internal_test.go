@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-handoff/handoff/launch/internal/testlib"
+	"github.com/go-handoff/handoff/internal/testlib"
 	"github.com/go-handoff/handoff/pathfinder"
 )
 

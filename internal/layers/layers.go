@@ -11,7 +11,7 @@ var order = [][]string{
 	{"cai"},
 	{"device/driver"},
 	{"device/soft"},
-	{"internal/testdriver", "internal/cloop"},
+	{"internal/testdriver", "internal/testlib", "internal/cloop"},
 	{"stream"},
 	{"device"},
 	{"memview"},

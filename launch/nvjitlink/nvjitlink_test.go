@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-handoff/handoff/internal/leak"
-	"github.com/go-handoff/handoff/launch/internal/testlib"
+	"github.com/go-handoff/handoff/internal/testlib"
 	"github.com/go-handoff/handoff/launch/nvjitlink"
 	"github.com/go-handoff/handoff/pathfinder"
 )

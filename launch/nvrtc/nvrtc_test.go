@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-handoff/handoff/internal/leak"
-	"github.com/go-handoff/handoff/launch/internal/testlib"
+	"github.com/go-handoff/handoff/internal/testlib"
 	"github.com/go-handoff/handoff/launch/nvrtc"
 	"github.com/go-handoff/handoff/pathfinder"
 )
