@@ -79,6 +79,9 @@ func Allocate(r MemoryResource, size int64, s *Stream) (*Buffer, error) {
 	if s == nil {
 		return nil, invalid("allocate: no stream")
 	}
+	if r == nil {
+		return nil, invalid("allocate: no memory resource")
+	}
 	if size == 0 {
 		return &Buffer{object: object{own: idle()}, info: r.Info(), resource: r, free: &freeing{}}, nil
 	}
@@ -365,8 +368,12 @@ func (b *Buffer) CopyTo(dst *Buffer, s *Stream) error { return Copy(dst, b, s) }
 
 // Copy copies src to dst, of the same size, in the order of s. Both may be on
 // any device or the host. The host does not wait: memory that it can reach must
-// not be touched until the work is done.
+// not be touched until the work is done. Ranges that overlap are an error: package
+// memview copies such.
 func Copy(dst, src *Buffer, s *Stream) error {
+	if dst == nil || src == nil {
+		return invalid("copy: no buffer")
+	}
 	if dst.size != src.size {
 		return invalid("copy: %d bytes into %d", src.size, dst.size)
 	}
@@ -376,6 +383,9 @@ func Copy(dst, src *Buffer, s *Stream) error {
 // CopyRange copies n bytes between two buffers in the order of s: see [Copy].
 func CopyRange(dst *Buffer, dstOff int64, src *Buffer, srcOff, n int64, s *Stream) error {
 	const op = "copy"
+	if dst == nil || src == nil {
+		return invalid("%s: no buffer", op)
+	}
 	if err := dst.begin(op, dstOff, n, s); err != nil {
 		return err
 	}
@@ -393,6 +403,12 @@ func CopyRange(dst *Buffer, dstOff int64, src *Buffer, srcOff, n int64, s *Strea
 	defer s.exit()
 	d := s.ctx.dev.d
 	to, from := dst.ptr+driver.DevicePtr(dstOff), src.ptr+driver.DevicePtr(srcOff)
+	if to == from {
+		return nil
+	}
+	if size := driver.DevicePtr(n); to < from+size && from < to+size { // nobody says what the driver does then
+		return invalid("%s: %d bytes at %#x to %#x overlap", op, n, uint64(from), uint64(to))
+	}
 	a, b := dst.info.Device, src.info.Device
 	if a != nil && b != nil && a != b && !dst.info.HostAccessible && !src.info.HostAccessible {
 		// Two devices: the driver finds the way, with peer access or without.

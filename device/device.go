@@ -385,6 +385,9 @@ func (d *Device) Synchronize(ctx context.Context) error {
 // CanAccess says whether kernels on d can reach memory of peer. A device can
 // reach its own.
 func (d *Device) CanAccess(peer *Device) (bool, error) {
+	if peer == nil {
+		return false, invalid("access: no device")
+	}
 	if d == peer {
 		return true, nil
 	}
@@ -424,6 +427,9 @@ func (d *Device) EnableAccess(peer *Device) error {
 
 // DisableAccess undoes [Device.EnableAccess]. Doing it again is no error.
 func (d *Device) DisableAccess(peer *Device) error {
+	if peer == nil {
+		return invalid("access: no device")
+	}
 	if d == peer {
 		return nil
 	}

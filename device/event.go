@@ -180,6 +180,9 @@ func (e *Event) Synchronize(ctx context.Context) error {
 // timing ([ErrNoTiming]), and be recorded and complete ([ErrNotReady]).
 func Elapsed(start, end *Event) (time.Duration, error) {
 	const op = "elapsed time"
+	if start == nil || end == nil {
+		return 0, invalid("%s: no event", op)
+	}
 	if !start.opts.Timing || !end.opts.Timing { // B229
 		return 0, fmt.Errorf("device: %s: make both events with EventOptions.Timing: %w", op, ErrNoTiming)
 	}

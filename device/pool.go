@@ -217,6 +217,9 @@ func (p *DevicePool) Trim(keep uint64) error {
 // wraps [ErrPeerAccess].
 func (p *DevicePool) SetAccess(peer *Device, can bool) error {
 	const op = "pool access"
+	if peer == nil {
+		return invalid("%s: no device", op)
+	}
 	if peer == p.dev {
 		if can {
 			return nil
@@ -248,6 +251,9 @@ func (p *DevicePool) setAccess(peer *Device, flags int32) error {
 // CanAccess says whether kernels on peer can reach the pool's memory.
 func (p *DevicePool) CanAccess(peer *Device) (bool, error) {
 	const op = "pool access"
+	if peer == nil {
+		return false, invalid("%s: no device", op)
+	}
 	if err := p.enter(op); err != nil {
 		return false, err
 	}

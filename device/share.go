@@ -57,6 +57,9 @@ func (p *DevicePool) expose() error {
 // is ordered by events ([EventOptions].Interprocess), or by waiting on the host.
 func (p *DevicePool) Share(b *Buffer) (SharedBuffer, error) {
 	const op = "share buffer"
+	if b == nil {
+		return SharedBuffer{}, invalid("%s: no buffer", op)
+	}
 	if err := b.enter(op); err != nil {
 		return SharedBuffer{}, err
 	}

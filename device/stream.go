@@ -127,6 +127,9 @@ func WrapStream(handle driver.StreamHandle, ctx *Context, owner any) (*Stream, e
 // kept alive. ctx may be nil unless it is a default stream.
 func Wrap(s stream.StreamLike, ctx *Context) (*Stream, error) {
 	if own, ok := s.(*Stream); ok && own != nil {
+		if own.closed.Load() {
+			return nil, closed("wrap stream")
+		}
 		return own, nil
 	}
 	v, err := view(s, ctx)
@@ -426,6 +429,9 @@ func (s *Stream) Record(opts *EventOptions) (*Event, error) {
 // means the work that is queued on the stream now.
 func (s *Stream) RecordEvent(e *Event) error {
 	const op = "record event"
+	if e == nil {
+		return invalid("%s: no event", op)
+	}
 	if err := s.use(op); err != nil {
 		return err
 	}
@@ -451,6 +457,9 @@ func (s *Stream) RecordEvent(e *Event) error {
 // any device. An event that was never recorded holds nothing up.
 func (s *Stream) WaitEvent(e *Event) error {
 	const op = "wait for event"
+	if e == nil {
+		return invalid("%s: no event", op)
+	}
 	if err := s.use(op); err != nil {
 		return err
 	}
@@ -531,6 +540,9 @@ func (s *Stream) waitStream(other *Stream) error {
 // for the device.
 func (s *Stream) Launch(f func()) error {
 	const op = "launch host function"
+	if f == nil {
+		return invalid("%s: no function", op)
+	}
 	if err := s.use(op); err != nil {
 		return err
 	}

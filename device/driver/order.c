@@ -175,8 +175,10 @@ static int order_created(ho_driver *d, ho_context ctx_a, ho_stream a, ho_stream 
 	if (*st == HO_CUDA_SUCCESS)
 		*st = d->t.cuStreamWaitEvent(b, e, 0);
 	give_back(r, place, e, *st == HO_CUDA_SUCCESS);
-	/* Any failure is looked into on the long way. */
-	return *st == HO_CUDA_SUCCESS;
+	/* Any failure is looked into on the long way, except what a capture refuses:
+	 * that has ended the capture, and what comes after says nothing more. */
+	return *st == HO_CUDA_SUCCESS ||
+	       (*st >= HO_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && *st <= HO_CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 }
 
 static ho_result made(ho_driver *d, ho_result st)
