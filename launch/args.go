@@ -214,7 +214,6 @@ type block struct {
 	own     []ParamInfo
 	attrs   []driver.LaunchAttribute // C memory
 	mem     *cMemory
-	cfg     driver.LaunchConfig
 }
 
 const (

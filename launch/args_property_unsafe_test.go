@@ -221,7 +221,7 @@ func TestFitsIsTheModel(t *testing.T) {
 		if rapid.Bool().Draw(t, "no shared") {
 			c.SharedMem = 0
 		}
-		var quick, full driver.LaunchCall
+		var quick, full driver.LaunchConfig
 		fits := c.fits(l, &quick)
 		skip, err := c.check(k, dev, l, &full)
 		require.Equal(t, err == nil && !skip, fits, "%+v: %v", c, err)

@@ -250,7 +250,7 @@ func (k *Kernel) findLimits(dev *device.Device) (*kernelLimits, error) {
 // fits says that a launch is of the common kind, without attributes, not empty
 // and within the limits, and then gives its shape. For any other
 // [Config.check] finds out more.
-func (c *Config) fits(l *kernelLimits, to *driver.LaunchCall) bool {
+func (c *Config) fits(l *kernelLimits, to *driver.LaunchConfig) bool {
 	gx, gy, gz := c.Grid.X, max(c.Grid.Y, 1), max(c.Grid.Z, 1)
 	bx, by, bz := c.Block.X, max(c.Block.Y, 1), max(c.Block.Z, 1)
 	// One branch for all questions: what is negative has its highest bit set. A
@@ -261,15 +261,15 @@ func (c *Config) fits(l *kernelLimits, to *driver.LaunchCall) bool {
 	if wrong < 0 || !c.plain() {
 		return false
 	}
-	to.Grid = [3]uint32{uint32(gx), uint32(gy), uint32(gz)}
-	to.Block = [3]uint32{uint32(bx), uint32(by), uint32(bz)}
-	to.Shared = uint32(c.SharedMem)
+	to.GridX, to.GridY, to.GridZ = uint32(gx), uint32(gy), uint32(gz)
+	to.BlockX, to.BlockY, to.BlockZ = uint32(bx), uint32(by), uint32(bz)
+	to.SharedBytes, to.NumAttrs = uint32(c.SharedMem), 0
 	return true
 }
 
 // ready checks a launch. The kernel is in use. skip means that the grid is
 // empty.
-func (c *Config) ready(k *Kernel, dev *device.Device, to *driver.LaunchCall) (skip bool, err error) {
+func (c *Config) ready(k *Kernel, dev *device.Device, to *driver.LaunchConfig) (skip bool, err error) {
 	l, err := k.limitsOn(dev)
 	if err != nil {
 		return false, err
@@ -283,7 +283,7 @@ func (c *Config) ready(k *Kernel, dev *device.Device, to *driver.LaunchCall) (sk
 // check refuses what the device cannot launch, and raises the limit of shared
 // memory if the configuration says so. The kernel is in use. skip means that
 // the grid is empty.
-func (c *Config) check(k *Kernel, dev *device.Device, kl *kernelLimits, to *driver.LaunchCall) (skip bool, err error) {
+func (c *Config) check(k *Kernel, dev *device.Device, kl *kernelLimits, to *driver.LaunchConfig) (skip bool, err error) {
 	bad := func(field, format string, args ...any) error {
 		return &ConfigError{Kernel: k.info.name, Device: dev.Ordinal(), Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -311,9 +311,9 @@ func (c *Config) check(k *Kernel, dev *device.Device, kl *kernelLimits, to *driv
 			return false, err
 		}
 	}
-	to.Grid = [3]uint32{uint32(grid.X), uint32(grid.Y), uint32(grid.Z)}
-	to.Block = [3]uint32{uint32(block.X), uint32(block.Y), uint32(block.Z)}
-	to.Shared = uint32(c.SharedMem)
+	to.GridX, to.GridY, to.GridZ = uint32(grid.X), uint32(grid.Y), uint32(grid.Z)
+	to.BlockX, to.BlockY, to.BlockZ = uint32(block.X), uint32(block.Y), uint32(block.Z)
+	to.SharedBytes, to.NumAttrs = uint32(c.SharedMem), 0
 	if c.plain() {
 		return grid.X == 0, nil
 	}

@@ -187,9 +187,9 @@ func faults(breaks func(api string), hits *atomic.Int32) error {
 		apis []string
 		do   func() error
 	}{
-		{[]string{"cuLaunchKernel"}, func() error { return run(one) }},
+		{[]string{"cuLaunchKernelEx"}, func() error { return run(one) }},
 		{[]string{"cuLaunchKernelEx"}, func() error { return run(priority) }},
-		{[]string{"cuStreamBeginCapture", "cuStreamGetCaptureInfo", "cuStreamEndCapture", "cuLaunchKernel"}, capture},
+		{[]string{"cuStreamBeginCapture", "cuStreamGetCaptureInfo", "cuStreamEndCapture", "cuLaunchKernelEx"}, capture},
 		{[]string{
 			"cuGraphCreate", "cuGraphAddKernelNode", "cuGraphKernelNodeSetAttribute", "cuGraphAddMemsetNode", "cuGraphAddMemcpyNode",
 			"cuGraphAddHostNode", "cuGraphAddEventRecordNode", "cuGraphAddEventWaitNode", "cuGraphAddEmptyNode", "cuGraphClone",

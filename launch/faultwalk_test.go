@@ -164,7 +164,7 @@ var walkedLaunches = []testdriver.Operation{
 		}),
 	},
 	{
-		Name: "Launch", MakesGood: append(slices.Clip(goodAnyway), "cuKernelGetParamInfo"), Max: 60,
+		Name: "Launch", MakesGood: append(slices.Clip(goodAnyway), "cuKernelGetParamInfo", "cuKernelGetFunction"), Max: 60,
 		Do: fresh(func(w *walkLaunches, _ *launch.ObjectCode, k *launch.Kernel) error {
 			priority := one
 			priority.Priority = -1
@@ -180,7 +180,7 @@ var walkedLaunches = []testdriver.Operation{
 			return errors.Join(launch.Launch(w.s, one, w.k, w.add()...), launch.Launch(w.s, one, w.k, w.b.Ptr(), int32(1), int64(1)))
 		})
 	}},
-	{Name: "Prepare", Covers: []string{"Prepared.Launch", "Prepared.Set", "SetValue"}, MakesGood: append(slices.Clip(goodAnyway), "cuKernelGetParamInfo"), Max: 60, Do: fresh(func(w *walkLaunches, _ *launch.ObjectCode, k *launch.Kernel) error {
+	{Name: "Prepare", Covers: []string{"Prepared.Launch", "Prepared.Set", "SetValue"}, MakesGood: append(slices.Clip(goodAnyway), "cuKernelGetParamInfo", "cuKernelGetFunction"), Max: 60, Do: fresh(func(w *walkLaunches, _ *launch.ObjectCode, k *launch.Kernel) error {
 		p, err := launch.Prepare(k, w.add()...)
 		if err != nil {
 			return err

@@ -97,7 +97,7 @@ func packNode(op string, ctx *device.Context, cfg *Config, k *Kernel, args []any
 			return nil, false, packed.fail(k, i, m)
 		}
 	}
-	if skip, err = cfg.ready(k, dev, packed.call); err != nil || skip {
+	if skip, err = cfg.ready(k, dev, &packed.call.Config); err != nil || skip {
 		return nil, skip, err
 	}
 	for i, x := range args {
@@ -117,9 +117,9 @@ func packNode(op string, ctx *device.Context, cfg *Config, k *Kernel, args []any
 }
 
 func (b *block) nodeParams(ctx *device.Context, cfg *Config, k *Kernel) driver.KernelNodeParams {
-	grid, threads := b.call.Grid, b.call.Block
+	c := &b.call.Config
 	p := driver.KernelNodeParams{
-		GridX: grid[0], GridY: grid[1], GridZ: grid[2], BlockX: threads[0], BlockY: threads[1], BlockZ: threads[2],
+		GridX: c.GridX, GridY: c.GridY, GridZ: c.GridZ, BlockX: c.BlockX, BlockY: c.BlockY, BlockZ: c.BlockZ,
 		SharedBytes: uint32(cfg.SharedMem), Params: uintptr(b.list()),
 	}
 	if k.info.handle != 0 {

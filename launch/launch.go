@@ -49,10 +49,13 @@ func Launch(s *device.Stream, cfg Config, k *Kernel, args ...any) error {
 	// Nothing is deferred: until the gate is left nothing panics.
 	b := u.b
 	if !s.Admits(&u.Pass) || k.closed.Load() || captures.active.Load() != 0 ||
-		len(args) != len(b.last) || b.again(0, args) != len(args) || !cfg.fits(u.limits, b.call) {
+		len(args) != len(b.last) || b.again(0, args) != len(args) || !cfg.fits(u.limits, &b.call.Config) {
 		return u.launch(s, &cfg, k, args)
 	}
 	res := b.call.Launch()
+	if res != driver.Success {
+		res = b.insist(k, res)
+	}
 	u.Leave()
 	runtime.KeepAlive(args)
 	runtime.KeepAlive(s)
@@ -72,6 +75,10 @@ type user struct {
 	b      *block        // nil until it is worth it
 	limits *kernelLimits // on the device of the stream
 	before bool          // there was a launch
+	// fn is the kernel as a function of ctx, which a driver starts sooner than a
+	// kernel that it has to find the function of.
+	fn  driver.FunctionHandle
+	ctx *device.Context
 }
 
 // admit makes the stream admit the pass. ok is false if the uses of kernel and
@@ -89,7 +96,28 @@ func (u *user) admit(s *device.Stream, k *Kernel) (ok bool, err error) {
 	}
 	u.limits = l
 	u.b.aimAt(s, k)
+	if fn := u.function(s.Context(), k); fn != 0 {
+		u.b.call.Func = fn
+	}
 	return true, nil
+}
+
+// function returns the kernel as a function of a context, or 0. It asks for one
+// at a time when a launch would load the code as well, and not while a stream
+// captures, which that might break.
+func (u *user) function(ctx *device.Context, k *Kernel) driver.FunctionHandle {
+	if k.info.handle == 0 || u.ctx == ctx {
+		return u.fn
+	}
+	if captures.active.Load() != 0 {
+		return 0
+	}
+	fn, res := k.info.lib.d.KernelGetFunction(ctx.Handle(), k.info.handle)
+	if res != driver.Success {
+		return 0
+	}
+	u.fn, u.ctx = fn, ctx
+	return fn
 }
 
 // launch is a launch that is not like the one before it. The caller is in the
@@ -144,7 +172,7 @@ func (b *block) ready(s *device.Stream, cfg *Config, k *Kernel, args []any) (ski
 	if err := b.pack(s, cfg, k, args); err != nil {
 		return false, err
 	}
-	return cfg.ready(k, s.Device(), b.call)
+	return cfg.ready(k, s.Device(), &b.call.Config)
 }
 
 // pack packs and checks the arguments of a launch.
@@ -180,7 +208,7 @@ func (b *block) queue(s *device.Stream, cfg *Config, k *Kernel, args []any) erro
 		err = c.keepKernel(k)
 	}
 	if err == nil {
-		err = b.launch(s, cfg, k)
+		err = b.launch(s, cfg, k, c != nil)
 	}
 	for _, i := range b.buffers[:begun] {
 		args[i].(*device.Buffer).End()
@@ -220,29 +248,42 @@ func (b *block) fail(k *Kernel, i int, m *misfit) error {
 // function belongs the driver does not know without a context.
 func (b *block) aimAt(s *device.Stream, k *Kernel) {
 	c := b.call
-	c.Func, c.Stream, c.Context, c.Params = k.info.fn, s.Handle(), s.Context().Handle(), uintptr(b.list())
+	c.Func, c.Params, c.Config.Stream, c.Context = k.info.fn, uintptr(b.list()), s.Handle(), s.Context().Handle()
 	k.info.lib.d.Aim(c, k.info.handle != 0)
 }
 
 // launch makes the driver call for packed arguments and a checked shape. Stream
-// and kernel are in use.
-func (b *block) launch(s *device.Stream, cfg *Config, k *Kernel) error {
-	var res driver.Result
-	if cfg.plain() {
-		res = b.call.Launch()
-	} else {
-		c := b.call
-		b.cfg = driver.LaunchConfig{
-			GridX: c.Grid[0], GridY: c.Grid[1], GridZ: c.Grid[2], BlockX: c.Block[0], BlockY: c.Block[1], BlockZ: c.Block[2],
-			SharedBytes: c.Shared, Stream: s.Handle(), Attrs: b.attrsAddr(), NumAttrs: uint32(cfg.attributes(b.attrs)),
-		}
-		res = k.info.lib.d.LaunchKernelEx(c.Context, &b.cfg, k.info.fn, b.list(), nil)
+// and kernel are in use. What is captured is the kernel, which graphs know.
+func (b *block) launch(s *device.Stream, cfg *Config, k *Kernel, captured bool) error {
+	c := b.call
+	entry, fn := c.Entry, c.Func
+	if captured {
+		c.Func = k.info.fn
 	}
+	if !cfg.plain() {
+		c.Config.Attrs, c.Config.NumAttrs = b.attrsAddr(), uint32(cfg.attributes(b.attrs))
+		c.Entry = 0 // attributes may ask about the device: its context is made current
+	}
+	res := c.Launch()
+	if res != driver.Success {
+		res = b.insist(k, res)
+	}
+	c.Entry, c.Func = entry, fn
 	runtime.KeepAlive(b.mem)
 	if res != driver.Success {
 		return refused(k, s, res)
 	}
 	return nil
+}
+
+// insist launches the kernel where the driver refused to start it as a function
+// of the stream's context, because another is current.
+func (b *block) insist(k *Kernel, res driver.Result) driver.Result {
+	if res == driver.ErrorInvalidHandle && b.call.Func != k.info.fn {
+		b.call.Func = k.info.fn
+		res = b.call.Launch()
+	}
+	return res
 }
 
 // refused is the error of a launch that the driver refused.

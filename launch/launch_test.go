@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/device/soft"
 	"github.com/go-handoff/handoff/dlpack"
 	"github.com/go-handoff/handoff/dlpack/minifloat"
 	"github.com/go-handoff/handoff/internal/leak"
@@ -563,6 +564,24 @@ func TestSharedMemoryOptIn(t *testing.T) {
 	cfg.OptInShared = false
 	require.NoError(t, launch.Launch(s, cfg, k, out, int32(0)), "the limit is raised for everyone")
 	require.NoError(t, s.Synchronize(t.Context()))
+
+	k = kernel(t, "shared")
+	p, err := launch.Prepare(k, out.Ptr(), int32(bytes/4-1))
+	require.NoError(t, err)
+	launches := func() {
+		for range 3 { // the later ones start a function of the context
+			require.NoError(t, p.Launch(s, cfg))
+			require.NoError(t, launch.Launch(s, cfg, k, out.Ptr(), int32(bytes/4-1)))
+		}
+		require.NoError(t, s.Synchronize(t.Context()))
+	}
+	require.NoError(t, launch.SetValue(p, 1, int32(0)))
+	for range 3 {
+		require.NoError(t, p.Launch(s, launch.Config{Grid: launch.D1(1), Block: launch.D1(1), SharedMem: 16}))
+	}
+	require.NoError(t, k.SetMaxDynamicSharedSize(s.Device(), bytes))
+	require.NoError(t, launch.SetValue(p, 1, int32(bytes/4-1)))
+	launches()
 }
 
 func TestLaunchBounds(t *testing.T) {
@@ -588,6 +607,70 @@ func TestContextIsRestored(t *testing.T) { // B281
 	require.Equal(t, before.Handle(), after.Handle())
 	require.NoError(t, restore())
 	require.NoError(t, s.Synchronize(t.Context()))
+}
+
+// TestLaunchUnderOtherContexts launches one kernel in two contexts, whatever is
+// current on the thread, also when the driver does not want a function there.
+func TestLaunchUnderOtherContexts(t *testing.T) { // B281, B323
+	k, d := kernel(t, "add"), openDevice(t)
+	other, err := d.NewContext(0)
+	require.NoError(t, err)
+	closeLater(t, other)
+	foreign, err := other.NewStream(nil)
+	require.NoError(t, err)
+	closeLater(t, foreign)
+	streams := []*device.Stream{newStream(t, 0), foreign}
+	buffers := make([]*device.Buffer, 2)
+	prepared := make([]*launch.Prepared, 2)
+	n := int32(0)
+	for i, s := range streams {
+		buffers[i] = upload[int32](t, s, 0)
+		prepared[i], err = launch.Prepare(k, buffers[i].Ptr(), int32(1), int64(1))
+		require.NoError(t, err)
+	}
+	launches := func(t *testing.T) {
+		for range 3 {
+			for i, s := range streams {
+				for range 2 {
+					require.NoError(t, launch.Launch(s, one, k, buffers[i].Ptr(), int32(1), int64(1)))
+					require.NoError(t, prepared[i].Launch(s, one))
+				}
+			}
+			n += 4
+		}
+		for i, s := range streams {
+			require.Equal(t, []int32{n}, download[int32](t, s, buffers[i]))
+		}
+	}
+	t.Run("none", launches)
+	for name, c := range map[string]*device.Context{"primary": streams[0].Context(), "other": other} {
+		t.Run(name, func(t *testing.T) {
+			restore, err := c.SetCurrent()
+			require.NoError(t, err)
+			launches(t)
+			require.NoError(t, restore())
+		})
+	}
+	if testdriver.Real() {
+		return
+	}
+	for name, p := range map[string]func() error{
+		"launch":   func() error { return launch.Launch(streams[0], one, k, buffers[0].Ptr(), int32(1), int64(1)) },
+		"prepared": func() error { return prepared[0].Launch(streams[0], one) },
+	} {
+		t.Run("refused, "+name, func(t *testing.T) {
+			require.NoError(t, p()) // on a stream that is known again
+			f := soft.InjectFault(t, soft.Fault{API: "cuLaunchKernelEx", Code: driver.ErrorInvalidHandle})
+			require.NoError(t, p(), "the kernel is good anywhere")
+			require.Equal(t, 1, f.Hits())
+			f = soft.InjectFault(t, soft.Fault{API: "cuLaunchKernelEx", Code: driver.ErrorInvalidHandle, Count: -1})
+			err := p()
+			require.ErrorIs(t, err, driver.ErrorInvalidHandle)
+			require.ErrorContains(t, err, "another context")
+			f.Remove()
+		})
+	}
+	require.NoError(t, streams[0].Synchronize(t.Context()))
 }
 
 // packing is a launch of 16 arguments that ends before the driver call.

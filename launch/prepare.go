@@ -168,10 +168,13 @@ func (p *Prepared) Launch(s *device.Stream, cfg Config) error {
 	u := &p.u
 	u.Enter()
 	// Nothing is deferred: until the gate is left nothing panics.
-	if !s.Admits(&u.Pass) || p.k.closed.Load() || captures.active.Load() != 0 || len(p.mem) != 0 || !cfg.fits(u.limits, u.b.call) {
+	if !s.Admits(&u.Pass) || p.k.closed.Load() || captures.active.Load() != 0 || len(p.mem) != 0 || !cfg.fits(u.limits, &u.b.call.Config) {
 		return p.launch(s, &cfg)
 	}
 	res := u.b.call.Launch()
+	if res != driver.Success {
+		res = u.b.insist(p.k, res)
+	}
 	u.Leave()
 	runtime.KeepAlive(s)
 	runtime.KeepAlive(p)
@@ -217,7 +220,7 @@ func (p *Prepared) ready(s *device.Stream, cfg *Config) (skip bool, err error) {
 			return false, err
 		}
 	}
-	return cfg.ready(p.k, s.Device(), p.u.b.call)
+	return cfg.ready(p.k, s.Device(), &p.u.b.call.Config)
 }
 
 // reach checks an argument with memory.
@@ -254,7 +257,7 @@ func (p *Prepared) queue(s *device.Stream, cfg *Config) error {
 		err = c.keepKernel(p.k)
 	}
 	if err == nil {
-		err = p.u.b.launch(s, cfg, p.k)
+		err = p.u.b.launch(s, cfg, p.k, c != nil)
 	}
 	for i := range p.mem[:begun] {
 		if b := p.mem[i].at.buffer; b != nil {

@@ -34,7 +34,7 @@ import (
 // which would leave it behind.
 var soakFaults = []string{
 	"cuMemAllocFromPoolAsync", "cuMemHostAlloc", "cuMemAllocManaged", "cuMemAlloc", "cuEventCreate", "cuEventRecord", "cuStreamWaitEvent",
-	"cuMemcpyAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpy2DAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuLaunchKernel",
+	"cuMemcpyAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpy2DAsync", "cuMemsetD8Async", "cuMemsetD32Async", "cuLaunchKernel", "cuLaunchKernelEx",
 	"cuLaunchHostFunc", "cuStreamQuery", "cuStreamIsCapturing", "cuStreamSynchronize", "cuEventQuery", "cuPointerGetAttributes",
 	"cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent", "cuStreamGetCtx", "cuGraphAddKernelNode", "cuGraphInstantiateWithParams",
 	"cuGraphLaunch", "cuMemcpyPeerAsync",

@@ -214,12 +214,11 @@ ho_result ho_copy_out(const ho_cuda_table *t, ho_context ctx, void *dst, ho_devp
 
 /* A launch, in C memory, of which little changes from one to the next. */
 typedef struct ho_launch_call {
-	ho_word entry; /* cuLaunchKernel if it may be called without making ctx current, or 0 */
+	ho_word entry; /* cuLaunchKernelEx if it may be called without making ctx current, or 0 */
 	ho_function fn;
-	ho_stream stream;
 	ho_word params; /* the array of pointers that cuLaunchKernel takes */
-	uint32_t grid[3], block[3], shared;
-	ho_result st; /* what the driver said */
+	ho_launch_config config;
+	ho_result st;  /* what the driver said */
 	ho_word table; /* the const ho_cuda_table * */
 	ho_context ctx;
 } ho_launch_call;

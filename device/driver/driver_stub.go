@@ -124,8 +124,9 @@ func (d *Driver) StreamPoll(ctx ContextHandle, stream StreamHandle) Result {
 }
 
 // Aim readies a call to this driver: see [LaunchCall]. With lazy a created
-// stream tells the context, and none is made current; that is for kernels
-// (CUkernel), which belong to no context.
+// stream tells the context, and none is made current unless the driver wants
+// one; that is for kernels (CUkernel), which belong to no context, and for
+// functions of the stream's.
 func (d *Driver) Aim(c *LaunchCall, lazy bool) { c.res = resultNoDriver }
 
 // Launch makes the call.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -374,7 +375,7 @@ func launchParams(t *testing.T) (addr uintptr, param *uint64) {
 
 // TestLaunchCall launches through a stub that writes down what it was told.
 func TestLaunchCall(t *testing.T) {
-	for _, defines := range [][]string{nil, {"-DSTUB_STRICT"}} {
+	for _, defines := range [][]string{nil, {"-DSTUB_STRICT"}, {"-DSTUB_NO_EX"}} {
 		d := open(t, defines...)
 		ctx, _ := d.DevicePrimaryCtxRetain(0)
 		params, told := launchParams(t)
@@ -392,9 +393,9 @@ func TestLaunchCall(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				*told = 0
 				n := counter(t, d, switches)
-				*call = driver.LaunchCall{
-					Context: ctx, Func: 7, Stream: c.stream, Grid: [3]uint32{1, 2, 3}, Block: [3]uint32{4, 5, 6}, Shared: 99, Params: params,
-				}
+				*call = driver.LaunchCall{Func: 7, Params: params, Context: ctx, Config: driver.LaunchConfig{
+					GridX: 1, GridY: 2, GridZ: 3, BlockX: 4, BlockY: 5, BlockZ: 6, SharedBytes: 99, Stream: c.stream,
+				}}
 				d.Aim(call, c.lazy)
 				for i := range 2 {
 					require.NoError(t, call.Launch().Err())
@@ -407,6 +408,9 @@ func TestLaunchCall(t *testing.T) {
 				call.Func = 0
 				d.Aim(call, c.lazy)
 				require.ErrorIs(t, call.Launch(), driver.ErrInvalidValue)
+				if call.Func, call.Config.NumAttrs = 7, 1; slices.Contains(defines, "-DSTUB_NO_EX") {
+					require.ErrorIs(t, call.Launch(), driver.ErrNotSupported)
+				}
 			})
 		}
 	}

@@ -267,13 +267,20 @@ ho_result ho_copy_out(const ho_cuda_table *t, ho_context ctx, void *dst, ho_devp
 
 /* ---- Launches ------------------------------------------------------------ */
 
-typedef ho_result (*launch_fn)(ho_function, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, ho_stream,
-			       void **, ho_word *);
+typedef ho_result (*launch_fn)(ho_launch_config *, ho_function, void **, ho_word *);
 
-static inline ho_result launch(launch_fn fn, const ho_launch_call *c)
+static ho_result launch_current(const ho_cuda_table *t, ho_launch_call *c)
 {
-	return fn(c->fn, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared, c->stream,
-		  (void **)c->params, NULL);
+	ho_launch_config *k = &c->config;
+
+	if (t->cuLaunchKernelEx != NULL)
+		return t->cuLaunchKernelEx(k, c->fn, (void **)c->params, NULL);
+	if (k->num_attrs != 0) /* before CUDA 11.8 */
+		return HO_MISSING(cuLaunchKernelEx);
+	if (t->cuLaunchKernel == NULL)
+		return HO_MISSING(cuLaunchKernel);
+	return t->cuLaunchKernel(c->fn, k->grid_x, k->grid_y, k->grid_z, k->block_x, k->block_y, k->block_z, k->shared_bytes,
+				 k->stream, (void **)c->params, NULL);
 }
 
 /* With the context made current. Apart from ho_launch, which has little to save
@@ -283,13 +290,9 @@ static __attribute__((noinline)) void launch_within(ho_launch_call *c)
 	const ho_cuda_table *t = (const ho_cuda_table *)c->table;
 	ho_guard outer;
 
-	if (t->cuLaunchKernel == NULL) {
-		c->st = HO_MISSING(cuLaunchKernel);
-		return;
-	}
 	c->st = ho_enter(t, c->ctx, &outer);
 	if (c->st == HO_CUDA_SUCCESS)
-		c->st = ho_leave(t, &outer, launch(t->cuLaunchKernel, c));
+		c->st = ho_leave(t, &outer, launch_current(t, c));
 }
 
 void ho_launch(ho_word call)
@@ -300,7 +303,7 @@ void ho_launch(ho_word call)
 		launch_within(c);
 		return;
 	}
-	c->st = launch((launch_fn)c->entry, c);
+	c->st = ((launch_fn)c->entry)(&c->config, c->fn, (void **)c->params, NULL);
 	/* A driver that wants a context says so before it does anything. */
 	if (__builtin_expect(c->st == HO_CUDA_ERROR_INVALID_CONTEXT && c->ctx != 0, 0))
 		launch_within(c);

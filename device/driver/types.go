@@ -210,20 +210,19 @@ type (
 		Attrs                  uintptr // address of LaunchAttributes in C memory
 		NumAttrs               uint32
 	}
-	// LaunchCall is [Driver.LaunchKernel] as the hot path wants it: a launch
+	// LaunchCall is [Driver.LaunchKernelEx] as the hot path wants it: a launch
 	// that lies in C memory, of which little changes from one to the next, so
-	// that one word goes to C. After a change of Context or Stream comes
-	// [Driver.Aim], and then any number of launches.
+	// that one word goes to C. After a change of Context or Config.Stream comes
+	// [Driver.Aim], and then any number of launches. Without attributes it works
+	// with drivers older than cuLaunchKernelEx, too.
 	LaunchCall struct {
-		Entry       uintptr // of Aim
-		Func        FunctionHandle
-		Stream      StreamHandle
-		Params      uintptr // address of an array of pointers in C memory
-		Grid, Block [3]uint32
-		Shared      uint32
-		res         Result
-		Table       uintptr // of Aim
-		Context     ContextHandle
+		Entry   uintptr // of Aim
+		Func    FunctionHandle
+		Params  uintptr // address of an array of pointers in C memory
+		Config  LaunchConfig
+		res     Result
+		Table   uintptr // of Aim
+		Context ContextHandle
 	}
 	// GraphEdgeData says how an edge of a graph orders.
 	GraphEdgeData struct {

@@ -79,8 +79,8 @@ func NewArgs(n int) Args {
 func (a Args) Call(fn driver.FunctionHandle, ctx driver.ContextHandle, s driver.StreamHandle) *driver.LaunchCall {
 	// SAFETY: one zeroed block of its size.
 	c := (*driver.LaunchCall)(C.calloc(1, C.size_t(unsafe.Sizeof(driver.LaunchCall{}))))
-	c.Func, c.Context, c.Stream, c.Params = fn, ctx, s, uintptr(a.p)
-	c.Grid, c.Block = [3]uint32{1, 1, 1}, [3]uint32{1, 1, 1}
+	c.Func, c.Context, c.Params = fn, ctx, uintptr(a.p)
+	c.Config = driver.LaunchConfig{GridX: 1, GridY: 1, GridZ: 1, BlockX: 1, BlockY: 1, BlockZ: 1, Stream: s}
 	return c
 }
 

@@ -382,6 +382,20 @@ EXPORT int cuLaunchKernel(uintptr_t fn, unsigned gx, unsigned gy, unsigned gz, u
 	return OK;
 }
 
+#ifndef STUB_NO_EX
+struct launch_config {
+	unsigned gx, gy, gz, bx, by, bz, shared;
+	uintptr_t stream;
+	void *attrs;
+	unsigned num_attrs;
+};
+
+EXPORT int cuLaunchKernelEx(struct launch_config *c, uintptr_t fn, void **params, void **extra)
+{
+	return cuLaunchKernel(fn, c->gx, c->gy, c->gz, c->bx, c->by, c->bz, c->shared, c->stream, params, extra);
+}
+#endif
+
 typedef void (*host_fn)(void *);
 struct job {
 	host_fn fn;
