@@ -65,8 +65,9 @@ static int take_pair(ho_PyObject *o, const char *what, int rule, long long out[2
 	return 0;
 }
 
-/* The stream that the consumer will use, for data on `device` (2.2). */
-static int check_stream(ho_view *v, ho_PyObject *o, DLDevice device)
+/* The stream that the consumer will use, for data on `device` (2.2). What is copied
+ * on a device is ordered by the copy. */
+static int check_stream(ho_view *v, ho_PyObject *o, DLDevice device, int copied)
 {
 	int overflow = 0, type = (int)device.device_type;
 
@@ -74,8 +75,8 @@ static int check_stream(ho_view *v, ho_PyObject *o, DLDevice device)
 		if (type == kDLROCM)
 			goto unordered;
 		if (type == kDLCPU) /* the host looks at once, also at pinned memory under its other name (R146) */
-			return ho_view_host_wait(v);
-		return ho_view_order_for(v, 1); /* R126 */
+			return copied ? 0 : ho_view_host_wait(v);
+		return copied ? 0 : ho_view_order_for(v, 1); /* R126 */
 	}
 	if (!ho_py.PyType_IsSubtype(HO_TYPE(o), (ho_PyTypeObject *)ho_py.PyLong_Type) || o == HO_TRUE || o == HO_FALSE)
 		return ho_raise(HO_X_TYPE, 136, op, "stream is not an int");
@@ -97,7 +98,7 @@ static int check_stream(ho_view *v, ho_PyObject *o, DLDevice device)
 			ho_py.PyErr_Clear();
 			return ho_raise(HO_X_RANGE, 131, op, "stream does not fit in 64 bits");
 		}
-		return ho_view_order_for(v, handle);
+		return copied ? 0 : ho_view_order_for(v, handle);
 	}
 unordered:
 	return ho_raise(HO_X_BUFFER, 137, op, "work on device type %d cannot be ordered; pass stream=-1", type);
@@ -170,13 +171,14 @@ ho_PyObject *ho_dlpack_method(ho_PyObject *self, ho_PyObject *const *args, ho_ss
 			return NULL;
 		}
 	}
-	if (check_stream(v, a[0], t.device) != 0)
+	int on_device = copy == 1 && !is_device(t.device, kDLCPU, 0);
+	if (check_stream(v, a[0], t.device, to_host || on_device) != 0)
 		return NULL;
 
 	if (to_host) {
 		o = ho_view_to_host(v, &t, strides);
 		flags = (flags & ~(uint64_t)DLPACK_FLAG_BITMASK_READ_ONLY) | DLPACK_FLAG_BITMASK_IS_COPIED;
-	} else if (copy == 1 && !is_device(t.device, kDLCPU, 0)) {
+	} else if (on_device) {
 		if (t.device.device_type != kDLCUDA && t.device.device_type != kDLCUDAHost &&
 		    t.device.device_type != kDLCUDAManaged) {
 			ho_raise(HO_X_BUFFER, 150, op, "memory on device type %d is not copied", (int)t.device.device_type);

@@ -464,6 +464,9 @@ var injected struct {
 // gpuInject sets faults in place of those set before. It returns JSON: how many calls the first of
 // those saw, how many failed, the name of the first that did, and what is alive now.
 func gpuInject(faults string) (string, error) {
+	if what, ok := strings.CutPrefix(faults, "edges:"); ok {
+		return gpuEdges(what)
+	}
 	injected.Lock()
 	defer injected.Unlock()
 	var calls, hits int

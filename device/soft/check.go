@@ -25,8 +25,15 @@ type HuntStats = hunt.Stats
 
 // Edge is an edge that a program makes, for [OmitEdges].
 type Edge struct {
-	API  string      // the entry point that makes it: "cuStreamWaitEvent"
-	Site []RaceFrame // the call, the innermost frame first
+	API    string        // the entry point that makes it: "cuStreamWaitEvent"
+	Site   []RaceFrame   // the call, the innermost frame first
+	Native []NativeFrame // the calls of C code on the way, if any, the innermost first
+}
+
+// NativeFrame is a call in C code: an offset in a library or program, for a reader of its debug information.
+type NativeFrame struct {
+	File   string
+	Offset uint64
 }
 
 // TraceEvent is one line of what [StartTrace] records.

@@ -2,6 +2,9 @@
 
 package soft
 
+// #include "soft.h"
+import "C"
+
 import (
 	"encoding/json"
 	"fmt"
@@ -158,8 +161,21 @@ func OmitEdges(t checked, omit func(Edge) bool) {
 	if err != nil {
 		return
 	}
-	e.SetOmit(func(api string, site []uintptr) bool { return omit(Edge{API: api, Site: hunt.Frames(site)}) })
-	t.Cleanup(func() { e.SetOmit(nil) })
+	e.SetOmit(func(api string, site []uintptr) bool {
+		return omit(Edge{API: api, Site: hunt.Frames(site), Native: native()})
+	})
+	C.ho_soft_watching = 1
+	t.Cleanup(func() { C.ho_soft_watching = 0; e.SetOmit(nil) })
+}
+
+// native lists the C calls above the edge that this thread makes.
+func native() (r []NativeFrame) {
+	var file *C.char
+	var offset C.uint64_t
+	for i := C.int(0); C.ho_soft_above(i, &file, &offset) != 0; i++ {
+		r = append(r, NativeFrame{C.GoString(file), uint64(offset)})
+	}
+	return r
 }
 
 // HostTouch tells the hunt that host code reads or writes n bytes of memory that the device knows, now, so that a

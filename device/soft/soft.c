@@ -1,3 +1,5 @@
+#define _GNU_SOURCE /* dladdr */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -88,6 +90,55 @@ static void in_child(void) { ho_soft_forked = 1; }
 
 void ho_soft_watch_fork(void) { (void)pthread_atfork(NULL, NULL, in_child); }
 
+/* ---- Who makes an edge, where it is C that does ---- */
+
+int ho_soft_watching;
+
+#if defined(__has_include)
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#define CAN_LOOK 1
+#endif
+#endif
+
+static __thread void *above[HO_SOFT_ABOVE];
+static __thread int above_n;
+
+static void look(void)
+{
+#ifdef CAN_LOOK
+	above_n = backtrace(above, HO_SOFT_ABOVE);
+#endif
+}
+
+int ho_soft_above(int i, const char **file, uint64_t *offset)
+{
+	Dl_info info;
+
+	if (i >= above_n) {
+		above_n = 0; /* told once */
+		return 0;
+	}
+	*file = "";
+	*offset = (uint64_t)(uintptr_t)above[i] - 1; /* the call, not what comes after it */
+	if (dladdr((void *)(uintptr_t)*offset, &info) != 0 && info.dli_fname != NULL) {
+		*file = info.dli_fname;
+		*offset -= (uint64_t)(uintptr_t)info.dli_fbase;
+	}
+	return 1;
+}
+
+#ifdef CAN_LOOK
+/* The entry points that make edges. */
+#define WATCHED(X) \
+	X(cuStreamWaitEvent, (ho_stream q, ho_event e, uint32_t f), (q, e, f)) \
+	X(cuStreamSynchronize, (ho_stream q), (q)) \
+	X(cuEventSynchronize, (ho_event e), (e)) \
+	X(cuCtxSynchronize, (void), ()) \
+	X(cuStreamQuery, (ho_stream q), (q)) \
+	X(cuEventQuery, (ho_event e), (e))
+#endif
+
 /* The Go functions have exactly the types of the table. */
 static const ho_cuda_table direct = {
 #define FIELD(name, symbol, version, ret, params) .name = ho_soft_##name,
@@ -97,17 +148,40 @@ static const ho_cuda_table direct = {
 
 #include "guard.h"
 
-const ho_cuda_table *ho_soft_table(void)
-{
-#ifdef HO_SOFT_GUARDED
-	static ho_cuda_table guarded;
+#ifdef CAN_LOOK
+static ho_cuda_table behind;
+#define WATCH(name, params, args) \
+	static ho_result watch_##name params \
+	{ \
+		if (ho_soft_watching) \
+			look(); \
+		return behind.name args; \
+	}
+WATCHED(WATCH)
+#endif
 
-	(void)direct;
-#define FIELD(name, symbol, version, ret, params) guarded.name = ho_soft_guard_##name;
+static ho_cuda_table table;
+
+static void fill(void)
+{
+	table = direct;
+#ifdef HO_SOFT_GUARDED
+#define FIELD(name, symbol, version, ret, params) table.name = ho_soft_guard_##name;
 	HO_CUDA_ENTRIES(FIELD)
 #undef FIELD
-	return &guarded;
-#else
-	return &direct;
 #endif
+#ifdef CAN_LOOK
+	behind = table;
+#define FIELD(name, params, args) table.name = watch_##name;
+	WATCHED(FIELD)
+#undef FIELD
+#endif
+}
+
+const ho_cuda_table *ho_soft_table(void)
+{
+	static pthread_once_t filled = PTHREAD_ONCE_INIT;
+
+	pthread_once(&filled, fill);
+	return &table;
 }

@@ -25,3 +25,10 @@ size_t ho_soft_call_occupancy(ho_word fn, int block);
  * not be entered there, and every entry point answers NOT_INITIALIZED. */
 extern int ho_soft_forked;
 void ho_soft_watch_fork(void);
+
+/* Non-zero while somebody wants to know who makes edges. */
+extern int ho_soft_watching;
+/* Call number i above the latest edge of this thread, from the innermost on: the
+ * library or program that it is in, and where there. 0 if there is none. */
+#define HO_SOFT_ABOVE 24
+int ho_soft_above(int i, const char **file, uint64_t *offset);
