@@ -601,6 +601,10 @@ ho_PyObject *ho_get_cuda_array_interface(ho_PyObject *self, void *unused)
 
 static ho_PyObject *stream_or_none(int known, uint64_t handle, uint64_t ctx, ho_view *v)
 {
+	/* A default stream is that of the memory's device. */
+	if (known && handle <= 2 && ctx == 0 && v->t.device.device_type == kDLCUDA && ho_gpu_in_use() != NULL &&
+	    (ctx = ho_gpu_context((int)v->t.device.device_id)) == 0)
+		return NULL;
 	return known ? ho_stream_view_new(handle, ctx, v->exporter) : ho_newref(HO_NONE);
 }
 

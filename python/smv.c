@@ -441,6 +441,8 @@ static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_
 	int has_layout = a[0] != NULL && a[0] != HO_NONE, has_dtype = a[1] != NULL && a[1] != HO_NONE;
 	if (!has_layout && !has_dtype)
 		return ho_newref(self);
+	if (ho_view_live(v, "view") != 0)
+		return NULL;
 	if (has_dtype) {
 		if (take_dtype(a[1], &e) != 0)
 			return NULL;
@@ -555,16 +557,17 @@ static ho_PyObject *copy_to(ho_PyObject *self, ho_PyObject *const *args, ho_ssiz
 static ho_PyObject *repr(ho_PyObject *self)
 {
 	ho_view *v = (ho_view *)self;
-	char text[80], device[32];
+	char text[80], device[32], ptr[32];
 	ho_PyObject *shape = ho_int_tuple(v->t.ndim, v->t.shape), *result = NULL;
 	ho_PyObject *strides = v->c_contiguous ? ho_newref(HO_NONE) : ho_int_tuple(v->t.ndim, v->t.strides);
 
+	snprintf(ptr, sizeof ptr, "0x%llx", (unsigned long long)(uintptr_t)v->t.data);
 	snprintf(device, sizeof device, "%d", v->t.device.device_type == kDLCPU ? -1 : (int)v->t.device.device_id);
 	if (shape != NULL && strides != NULL)
 		result = ho_py.PyUnicode_FromFormat(
-			"StridedMemoryView(ptr=%p, shape=%R, strides=%R, itemsize=%zd, dtype=%s, device_id=%s, "
+			"StridedMemoryView(ptr=%s, shape=%R, strides=%R, itemsize=%zd, dtype=%s, device_id=%s, "
 			"is_device_accessible=%s, readonly=%s)",
-			v->t.data, shape, strides, (ho_ssize)v->itemsize, ho_view_dtype_text(v, text), device,
+			ptr, shape, strides, (ho_ssize)v->itemsize, ho_view_dtype_text(v, text), device,
 			ho_view_on_device(v) ? "True" : "False",
 			v->flags & DLPACK_FLAG_BITMASK_READ_ONLY ? "True" : "False");
 	ho_xdecref(shape);

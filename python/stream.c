@@ -1069,22 +1069,47 @@ static ho_PyObject *use_stream(ho_PyObject *m, ho_PyObject *const *args, ho_ssiz
 	return ho_py.PyLong_FromUnsignedLongLong(old);
 }
 
+/* A default stream that is never closed, and of whichever thread uses it. */
+static ho_PyObject *constant(uint64_t handle, uint64_t ctx)
+{
+	ho_stream_object *s = (ho_stream_object *)ho_stream_view_new(handle, ctx, NULL);
+
+	if (s != NULL) {
+		s->bound = 0;
+		s->constant = 1;
+	}
+	return (ho_PyObject *)s;
+}
+
+/* _stream_default(device, per_thread): a default stream of that device's primary
+ * context, whatever is current. */
+static ho_PyObject *stream_default(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	(void)m;
+	if (n != 2) {
+		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_stream_default(device, per_thread)");
+		return NULL;
+	}
+	long dev = ho_py.PyLong_AsLong(args[0]);
+	if (dev == -1 && ho_py.PyErr_Occurred())
+		return NULL;
+	int per_thread = ho_py.PyObject_IsTrue(args[1]);
+	ho_context ctx = per_thread >= 0 ? ho_gpu_context((int)dev) : 0;
+	return ctx != 0 ? constant(per_thread ? PER_THREAD : LEGACY, ctx) : NULL;
+}
+
 static ho_PyMethodDef functions[] = {
 	{ "_stream_new", FAST(stream_new), HO_METH_FASTCALL, NULL },
+	{ "_stream_default", FAST(stream_default), HO_METH_FASTCALL, NULL },
 	{ "_use_stream", FAST(use_stream), HO_METH_FASTCALL, NULL },
 	{ NULL, NULL, 0, NULL },
 };
 
 static int add_default(ho_PyObject *module, const char *name, uint64_t handle)
 {
-	ho_PyObject *v = ho_stream_view_new(handle, 0, NULL);
-	int r = -1;
+	ho_PyObject *v = constant(handle, 0);
+	int r = v != NULL ? ho_py.PyModule_AddObjectRef(module, name, v) : -1;
 
-	if (v != NULL) {
-		((ho_stream_object *)v)->bound = 0; /* of whichever thread uses it */
-		((ho_stream_object *)v)->constant = 1;
-		r = ho_py.PyModule_AddObjectRef(module, name, v);
-	}
 	ho_xdecref(v);
 	return r;
 }

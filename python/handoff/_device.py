@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -93,6 +95,7 @@ class Device(_core._DeviceBase):
     """
 
     _texts: dict[int, str]
+    _default: StreamView | None
 
     def __new__(cls, device_id: int | Device | None = None) -> Device:
         """Return the object of an ordinal."""
@@ -111,6 +114,7 @@ class Device(_core._DeviceBase):
             if device is None:
                 device = super().__new__(cls, device_id)
                 device._texts = {}
+                device._default = None
                 _devices[device_id] = device
         return device
 
@@ -174,8 +178,16 @@ class Device(_core._DeviceBase):
 
     @property
     def default_stream(self) -> StreamView:
-        """The legacy default stream."""
-        return _core.LEGACY_DEFAULT_STREAM
+        """The default stream of this device, whatever context is current: the legacy one.
+
+        As in cuda.core it is the calling thread's own if the environment variable
+        CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM begins with a number other than 0.
+        """
+        stream = self._default
+        if stream is None:
+            asked = re.match(r"\s*[+-]?\d+", os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0"))
+            stream = self._default = _core._stream_default(self._id, asked is not None and int(asked[0]) != 0)
+        return stream
 
     def set_current(self) -> None:
         """Make the primary context current on the calling thread.

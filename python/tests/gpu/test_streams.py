@@ -215,6 +215,47 @@ def test_constants_are_never_closed(device: Device) -> None:
     assert v.is_closed, "a view of one is the caller's"
 
 
+def test_default_stream_of_another_device(device: Device) -> None:
+    """It is that device's, whatever is current: otherwise it would wait for nothing (B203)."""
+    if len(Device.get_all_devices()) < 2:
+        pytest.skip("one device")
+    device.set_current()
+    d = Device(1)
+    s = d.default_stream
+    assert s is d.default_stream
+    assert s.device is d
+    assert s.context == d.context
+    assert s == device.default_stream == handoff.LEGACY_DEFAULT_STREAM, "equality is by handle"
+    blocking = d.create_stream(options=StreamOptions(nonblocking=False))
+    key = _core._gate(blocking)
+    try:
+        b = d.allocate(64, stream=s)
+        b.fill(1, stream=s)
+        assert not s.is_done
+        assert device.default_stream.is_done
+        v = handoff.StridedMemoryView.from_any_interface(b, 0)
+        assert v.stream is not None
+        assert v.stream.device is d
+        assert not v.stream.is_done
+    finally:
+        _core._gate_open(key)
+    s.sync()
+    with pytest.raises(handoff.DriverError, match="INVALID_DEVICE"):
+        device.allocate(64, stream=s)
+
+
+@pytest.mark.parametrize(("text", "handle"), [("0", 1), ("1", 2), ("2x", 2), ("x", 1), ("", 1), (" 1", 2)])
+def test_default_stream_by_the_environment(text: str, handle: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", text)
+    monkeypatch.setattr(device, "_default", None)
+    s = device.default_stream
+    assert s.handle == handle
+    t = threading.Thread(target=s.sync)  # each thread has its own
+    t.start()
+    t.join()
+    s.sync()
+
+
 def test_numbers_of_numpy(device: Device, stream: Any) -> None:
     assert handoff.Stream.from_handle(np.uint64(stream.handle)) == stream  # type: ignore[arg-type]
     assert Device(np.int64(0)) is device  # type: ignore[arg-type]

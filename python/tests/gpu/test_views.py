@@ -642,6 +642,15 @@ def test_decorator_by_name_and_from_the_end(device: Device, stream: Any) -> None
         args_viewable_as_strided_memory(("a",))  # type: ignore[arg-type]
 
 
+def test_a_released_view_is_no_memory(device: Device, stream: Any) -> None:
+    v = StridedMemoryView.from_any_interface(device.allocate(8, stream=stream), stream)
+    v.release_on(stream)
+    assert "ptr=0x0," in repr(v)
+    for use in (lambda: v.view(dtype="uint8"), lambda: v.view(((2, 4), None))):
+        with pytest.raises(handoff.ClosedError):
+            use()
+
+
 def test_the_deprecated_constructor(device: Device, stream: Any, other: Any) -> None:
     b = device.allocate(8, stream=stream)
     for make in (
