@@ -128,7 +128,7 @@ func (n Node) SetFill(b *device.Buffer, off int64, value uint32, size int, count
 	if err != nil {
 		return err
 	}
-	return n.update(op, func(d *driver.Driver) driver.Result { return d.GraphMemsetNodeSetParams(n.h, &p) })
+	return n.update(op, func(d *driver.Driver) driver.Result { return d.GraphMemsetNodeSetParams(n.g.ctx.Handle(), n.h, &p) })
 }
 
 // SetHost changes what a host node calls, in the graph.

@@ -2662,11 +2662,16 @@ ho_ret_cuGraphMemsetNodeGetParams ho_call_cuGraphMemsetNodeGetParams(const ho_cu
 	return r;
 }
 
-ho_result ho_call_cuGraphMemsetNodeSetParams(const ho_cuda_table *t, ho_graph_node node, ho_memset_node_params params)
+ho_result ho_call_cuGraphMemsetNodeSetParams(const ho_cuda_table *t, ho_context ctx, ho_graph_node node, ho_memset_node_params params)
 {
 	if (t->cuGraphMemsetNodeSetParams == NULL)
 		return HO_MISSING(cuGraphMemsetNodeSetParams);
-	return t->cuGraphMemsetNodeSetParams(node, &params);
+	ho_guard outer;
+	ho_result st = ho_enter(t, ctx, &outer);
+	if (st != HO_CUDA_SUCCESS)
+		return st;
+	st = ho_leave(t, &outer, t->cuGraphMemsetNodeSetParams(node, &params));
+	return st;
 }
 
 ho_ret_cuGraphAddHostNode ho_call_cuGraphAddHostNode(const ho_cuda_table *t, ho_graph graph, ho_graph_node *deps, size_t deps_n, ho_host_node_params params)

@@ -935,7 +935,7 @@ typedef struct ho_ret_cuGraphMemsetNodeGetParams {
 } ho_ret_cuGraphMemsetNodeGetParams;
 ho_ret_cuGraphMemsetNodeGetParams ho_call_cuGraphMemsetNodeGetParams(const ho_cuda_table *t, ho_graph_node node);
 
-ho_result ho_call_cuGraphMemsetNodeSetParams(const ho_cuda_table *t, ho_graph_node node, ho_memset_node_params params);
+ho_result ho_call_cuGraphMemsetNodeSetParams(const ho_cuda_table *t, ho_context ctx, ho_graph_node node, ho_memset_node_params params);
 
 typedef struct ho_ret_cuGraphAddHostNode {
 	ho_result st;

@@ -1477,13 +1477,13 @@ func (d *Driver) GraphMemsetNodeGetParams(node GraphNodeHandle) (params MemsetNo
 	return *(*MemsetNodeParams)(unsafe.Pointer(&r.o_params)), Result(r.st)
 }
 
-// GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams: it changes a fill node.
-func (d *Driver) GraphMemsetNodeSetParams(node GraphNodeHandle, params *MemsetNodeParams) Result {
+// GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams: it changes a fill node. The driver wants any current context.
+func (d *Driver) GraphMemsetNodeSetParams(ctx ContextHandle, node GraphNodeHandle, params *MemsetNodeParams) Result {
 	if params == nil {
 		return ErrorInvalidValue
 	}
 	// SAFETY: Go mirrors of C structs, of the same layout, copied or lent for the call.
-	return Result(C.ho_call_cuGraphMemsetNodeSetParams(d.t, C.ho_graph_node(node), *(*C.ho_memset_node_params)(unsafe.Pointer(params))))
+	return Result(C.ho_call_cuGraphMemsetNodeSetParams(d.t, C.ho_context(ctx), C.ho_graph_node(node), *(*C.ho_memset_node_params)(unsafe.Pointer(params))))
 }
 
 // GraphAddHostNode calls cuGraphAddHostNode: it adds a C function.

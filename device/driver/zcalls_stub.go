@@ -1273,8 +1273,8 @@ func (d *Driver) GraphMemsetNodeGetParams(node GraphNodeHandle) (params MemsetNo
 	return
 }
 
-// GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams: it changes a fill node.
-func (d *Driver) GraphMemsetNodeSetParams(node GraphNodeHandle, params *MemsetNodeParams) Result {
+// GraphMemsetNodeSetParams calls cuGraphMemsetNodeSetParams: it changes a fill node. The driver wants any current context.
+func (d *Driver) GraphMemsetNodeSetParams(ctx ContextHandle, node GraphNodeHandle, params *MemsetNodeParams) Result {
 	return resultNoDriver
 }
 

@@ -728,6 +728,9 @@ func (e *Engine) SetNode(t *Thread, h Handle, p *NodeParams) Code {
 	if code := settable(old, p.Type, false); code != Success {
 		return code
 	}
+	if p.Type == NodeMemset && p.Ctx == 0 && t.current() == nil {
+		return InvalidValue // seen on a GPU; of a copy or a kernel it wants none
+	}
 	w, code := e.newWork(t, p, old)
 	if code != Success {
 		return code
