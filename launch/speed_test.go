@@ -155,7 +155,7 @@ func TestLaunchSpeed(t *testing.T) {
 		side{"launch (pointer, int32), no context current", 0, true, launchTwo},
 		side{"prepared launch, 16 arguments, no context current", 1, true, preparedMany},
 	), 400, 100, false)
-	compare("sustained", sides, 10_000, 11, true)
+	compare("sustained", sides, 10_000, 25, true)
 }
 
 // BenchmarkLaunch is one launch after another, with a pause for the device
