@@ -14,7 +14,7 @@ import sysconfig
 
 NUMPY = "__import__('numpy')"
 
-# Library, distribution, expressions for a small array on the host and on a GPU (a false value where
+# Library, distribution (or several that have it, apart by spaces), expressions for a small array on the host and on a GPU (a false value where
 # there is none), and for the class of its streams; m is the module.
 LIBRARIES = [
     ("numpy", "numpy", "m.arange(3.0)", None, None),
@@ -44,13 +44,20 @@ LIBRARIES = [
     ("tvm_ffi", "apache-tvm-ffi", f"m.from_dlpack({NUMPY}.arange(3.0))", None, None),
     ("pyarrow", "pyarrow", "m.array([1.0, 2.0])", None, None),
     ("array_api_strict", "array-api-strict", "m.arange(3.0)", None, None),
-    ("cupy", "cupy", None, "m.is_available() and m.arange(3.0)", "m.cuda.Stream"),
+    ("cupy", "cupy-cuda13x cupy-cuda12x cupy", None, "m.is_available() and m.arange(3.0)", "m.cuda.Stream"),
     (
         "numba.cuda",
-        "numba",
+        "numba-cuda numba",
         None,
         f"m.is_available() and m.to_device({NUMPY}.arange(3.0))",
         "m.cudadrv.driver.Stream",
+    ),
+    (
+        "warp",
+        "warp-lang",
+        "m.array([1.0, 2.0], dtype=float, device='cpu')",
+        "m.is_cuda_available() and m.array([1.0, 2.0], dtype=float, device='cuda:0')",
+        "m.Stream",
     ),
     (
         "cuda.core",
@@ -90,12 +97,14 @@ def protocols(x: object) -> list[str]:
 
 
 def look(
-    name: str, distribution: str, host: str | None, gpu: str | None, stream: str | None
+    name: str, distributions: str, host: str | None, gpu: str | None, stream: str | None
 ) -> dict[str, object] | None:
     """What is known of one library, or None if it is not installed."""
-    try:
-        version = importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
+    version = None
+    for distribution in distributions.split():
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            version = version or importlib.metadata.version(distribution)
+    if version is None:
         return None
     entry: dict[str, object] = {"name": name, "version": version, "protocols": [], "stream": False}
     try:
