@@ -14,8 +14,9 @@ import sysconfig
 
 NUMPY = "__import__('numpy')"
 
-# Library, distribution (or several that have it, apart by spaces), expressions for a small array on the host and on a GPU (a false value where
-# there is none), and for the class of its streams; m is the module.
+# Library, distribution (or several that have it, apart by spaces), expressions for a small array on
+# the host and on a GPU (a false value where there is none), and for the class of its streams; m is
+# the module.
 LIBRARIES = [
     ("numpy", "numpy", "m.arange(3.0)", None, None),
     (
