@@ -637,7 +637,7 @@ func TestNoAllocations(t *testing.T) {
 	} {
 		count := func(f func() error) float64 {
 			require.NoError(t, f(), m.name)
-			n := testing.AllocsPerRun(200, func() {
+			n := testdriver.AllocsPerRun(drv, 200, func() {
 				if err := f(); err != nil {
 					panic(err)
 				}

@@ -710,7 +710,7 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 	}))
 	if testdriver.Real() { // the software device allocates for the work it does
 		x := driver.DevicePtr(0)
-		require.Zero(t, testing.AllocsPerRun(200, func() {
+		require.Zero(t, testdriver.AllocsPerRun(s.Device().Driver(), 200, func() {
 			if err := p.Launch(s, one); err != nil {
 				t.Error(err)
 			}

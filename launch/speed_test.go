@@ -41,6 +41,9 @@ func TestLaunchSpeed(t *testing.T) {
 	}
 	leak.Pause(t)
 	s := newStream(t, 0)
+	if s.Device().Driver().Checked() {
+		t.Skip("the checking layer is in front of one side only, and would be what is measured")
+	}
 	null := driver.DevicePtr(0)
 	pair, sixteen := kernel(t, "two"), kernel(t, "sixteen")
 	i, f, w, d := int32(1), float32(1), int64(1), 1.0
