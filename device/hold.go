@@ -24,6 +24,22 @@ func (s *Stream) End() { s.exit() }
 // error, [ErrClosed], what was being done.
 func (b *Buffer) Begin(op string) error { return b.enter(op) }
 
+// BeginOn is [Buffer.Begin] for a use by work on s, which the buffer remembers:
+// see [Buffer.UsedOn].
+func (b *Buffer) BeginOn(op string, s *Stream) error {
+	if err := b.enter(op); err != nil {
+		return err
+	}
+	if b.size == 0 {
+		return nil
+	}
+	err := b.usedOn(op, s)
+	if err != nil {
+		b.exit()
+	}
+	return err
+}
+
 // End ends a use.
 func (b *Buffer) End() { b.exit() }
 

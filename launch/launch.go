@@ -223,13 +223,11 @@ const opLaunch = "launch kernel"
 // before the launch is queued, nor after it before the work is done. In a
 // capture it is the graph that uses it.
 func use(buf *device.Buffer, s *device.Stream, c *Capture) *misfit {
-	err := buf.Begin("launch")
-	if err == nil && c != nil {
+	var err error
+	if c == nil {
+		err = buf.BeginOn("launch", s)
+	} else if err = buf.Begin("launch"); err == nil {
 		if err = c.g.own.keep.buffer(lasting(buf)); err != nil {
-			buf.End()
-		}
-	} else if err == nil && buf.Size() > 0 {
-		if err = buf.UsedOn(s); err != nil {
 			buf.End()
 		}
 	}
