@@ -156,11 +156,15 @@ var walkedLaunches = []testdriver.Operation{
 		}),
 	},
 	{
-		Name: "Occupancy.MaxActiveBlocks", Covers: []string{"Occupancy.AvailableDynamicShared", "Occupancy.MaxPotentialBlockSize"},
+		Name: "Occupancy.MaxActiveBlocks", Covers: []string{
+			"Occupancy.AvailableDynamicShared", "Occupancy.MaxPotentialBlockSize", "Occupancy.MaxActiveClusters", "Occupancy.MaxPotentialClusterSize",
+		},
 		Do: fresh(func(w *walkLaunches, _ *launch.ObjectCode, k *launch.Kernel) error {
 			o := k.Occupancy(w.s.Context())
 			_, _, err := o.MaxPotentialBlockSize(0, 0)
-			return errors.Join(err, second(o.MaxActiveBlocks(64, 0)), second(o.AvailableDynamicShared(1, 64)))
+			clusters := launch.Config{Grid: launch.D1(4), Block: launch.D1(64), Cluster: launch.D1(2)}
+			return errors.Join(err, second(o.MaxActiveBlocks(64, 0)), second(o.AvailableDynamicShared(1, 64)),
+				second(o.MaxPotentialClusterSize(clusters)), second(o.MaxActiveClusters(clusters)))
 		}),
 	},
 	{
@@ -426,7 +430,7 @@ func TestFaultWalk(t *testing.T) {
 			"counters":                `Stats`,
 			"keeps, without a driver": `Capture.Keep Graph.Keep`,
 
-			"the software device has no variables, no clusters and no tensor maps: it always fails": `ObjectCode.Global Occupancy.MaxActiveClusters Occupancy.MaxPotentialClusterSize NewTensorMap TensorMap.Replace`,
+			"the software device has no variables and no tensor maps: it always fails": `ObjectCode.Global NewTensorMap TensorMap.Replace`,
 		},
 		Setup: func() error {
 			launches()

@@ -26,3 +26,14 @@ func fillAccess(m *cMemory, peers []*device.Device) {
 		}
 	}
 }
+
+// attributeList makes C memory for all attributes of a Config, which is valid as
+// long as the second value is kept; nil if there is no memory.
+func attributeList() ([]driver.LaunchAttribute, *cMemory) {
+	m := newCMemory(maxAttributes * attrBytes)
+	if m == nil {
+		return nil, nil
+	}
+	// SAFETY: C memory for that many elements.
+	return unsafe.Slice((*driver.LaunchAttribute)(m.ptr), maxAttributes), m
+}

@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"runtime"
+
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
 )
@@ -242,10 +244,11 @@ func (o Occupancy) AvailableDynamicShared(blocks, threads int) (bytes int, err e
 }
 
 // MaxPotentialClusterSize returns the largest cluster, in blocks, that a launch
-// of this shape can have; its Attrs are left out of account.
-func (o Occupancy) MaxPotentialClusterSize(config *driver.LaunchConfig) (blocks int, err error) {
-	err = o.ask("largest cluster", func(d *driver.Driver, ctx driver.ContextHandle, fn driver.FunctionHandle) driver.Result {
-		n, res := d.OccupancyMaxPotentialClusterSize(ctx, fn, config)
+// of this shape can have; what the shape says of clusters is left out of account.
+func (o Occupancy) MaxPotentialClusterSize(cfg Config) (blocks int, err error) {
+	cfg.Cluster, cfg.PreferredCluster = Dim3{}, Dim3{}
+	err = o.askShape("largest cluster", &cfg, func(d *driver.Driver, ctx driver.ContextHandle, fn driver.FunctionHandle, c *driver.LaunchConfig) driver.Result {
+		n, res := d.OccupancyMaxPotentialClusterSize(ctx, fn, c)
 		blocks = int(n)
 		return res
 	})
@@ -253,12 +256,41 @@ func (o Occupancy) MaxPotentialClusterSize(config *driver.LaunchConfig) (blocks 
 }
 
 // MaxActiveClusters returns how many clusters of a launch of this shape run on
-// the device at once. The shape's Attrs must have the cluster's size.
-func (o Occupancy) MaxActiveClusters(config *driver.LaunchConfig) (clusters int, err error) {
-	err = o.ask("maximum of active clusters", func(d *driver.Driver, ctx driver.ContextHandle, fn driver.FunctionHandle) driver.Result {
-		n, res := d.OccupancyMaxActiveClusters(ctx, fn, config)
+// the device at once.
+func (o Occupancy) MaxActiveClusters(cfg Config) (clusters int, err error) {
+	err = o.askShape("maximum of active clusters", &cfg, func(d *driver.Driver, ctx driver.ContextHandle, fn driver.FunctionHandle, c *driver.LaunchConfig) driver.Result {
+		n, res := d.OccupancyMaxActiveClusters(ctx, fn, c)
 		clusters = int(n)
 		return res
 	})
 	return clusters, err
+}
+
+// askShape makes one query about a launch, which is checked like one.
+func (o Occupancy) askShape(op string, cfg *Config, f func(*driver.Driver, driver.ContextHandle, driver.FunctionHandle, *driver.LaunchConfig) driver.Result) error {
+	if o.ctx == nil {
+		return invalid("%s of %v: no context", op, o.k)
+	}
+	if err := o.k.enter(op); err != nil {
+		return err
+	}
+	var shape driver.LaunchConfig
+	skip, err := cfg.ready(o.k, o.ctx.Device(), &shape)
+	o.k.exit()
+	if err != nil {
+		return err
+	}
+	if skip {
+		return invalid("%s of %v: the grid is empty", op, o.k)
+	}
+	list, m := attributeList()
+	if m == nil {
+		return &Error{Op: op, Device: o.ctx.Device().Ordinal(), Code: driver.ErrorOutOfMemory}
+	}
+	shape.Attrs, shape.NumAttrs = m.addr, uint32(cfg.attributes(list))
+	err = o.ask(op, func(d *driver.Driver, ctx driver.ContextHandle, fn driver.FunctionHandle) driver.Result {
+		return f(d, ctx, fn, &shape)
+	})
+	runtime.KeepAlive(m)
+	return err
 }
