@@ -370,29 +370,35 @@ static ho_owner *buffer_owner(ho_PyObject *view)
 }
 
 /* The view of memory that Go has made; takes the number over, also on an error. */
-static ho_PyObject *view_of_made(const ho_gpu_made *made, int64_t size, const ho_stream_ref *s)
+static ho_PyObject *view_of_made(const ho_gpu_made *made, int64_t size, ho_PyObject *keep)
 {
 	ho_gpu_fault f = { 0 };
-	ho_owner *o = ho_owner_new(last_buffer, s->keep, made->key);
+	ho_owner *o = ho_owner_new(last_buffer, keep, made->key);
 
 	if (o == NULL) {
 		HO_UNLOCKED(ho_go_gpu.close(made->key, &f));
 		free(f.text);
 		return ho_py.PyErr_NoMemory();
 	}
-	if (s->keep != NULL)
-		ho_py.Py_IncRef(s->keep);
+	if (keep != NULL)
+		ho_py.Py_IncRef(keep);
 	DLTensor t = {
 		(void *)(uintptr_t)made->handle, { (DLDeviceType)made->device_type, made->device_id },
 		1, { kDLInt, 8, 1 }, &size, NULL, 0,
 	};
-	ho_view *v = (ho_view *)ho_view_new(o, &t, 0);
-	if (v != NULL)
-		ho_view_pending(v, s->handle, s->ctx);
-	return (ho_PyObject *)v;
+	return ho_view_new(o, &t, 0);
 }
 
-ho_PyObject *ho_buffer_new(int dev, int kind, ho_PyObject *size, ho_PyObject *stream)
+/* The same of memory whose work is queued on a stream. */
+static ho_PyObject *view_on(const ho_gpu_made *made, int64_t size, const ho_stream_ref *s)
+{
+	ho_PyObject *v = view_of_made(made, size, s->keep);
+	if (v != NULL)
+		ho_view_pending((ho_view *)v, s->handle, s->ctx);
+	return v;
+}
+
+ho_PyObject *ho_buffer_new(int dev, int kind, uint64_t from, ho_PyObject *size, ho_PyObject *stream)
 {
 	int64_t bytes;
 	ho_gpu_fault f = { 0 };
@@ -406,31 +412,205 @@ ho_PyObject *ho_buffer_new(int dev, int kind, ho_PyObject *size, ho_PyObject *st
 		ho_raise(HO_X_VALUE, 0, "allocate", "%lld bytes", (long long)bytes);
 		return NULL;
 	}
-	HO_UNLOCKED(ho_go_gpu.buffer_new(dev, kind, bytes, s.handle, s.ctx, &made, &f));
+	HO_UNLOCKED(ho_go_gpu.buffer_new(dev, kind, from, bytes, s.handle, s.ctx, &made, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("allocate", &f);
 		return NULL;
 	}
-	return view_of_made(&made, bytes, &s);
+	return view_on(&made, bytes, &s);
 }
 
-ho_PyObject *ho_buffer_adopt(int dev, uint64_t ptr, int64_t size, ho_PyObject *stream, int *taken)
+ho_PyObject *ho_buffer_adopt(int dev, int kind, uint64_t from, uint64_t ptr, int64_t size, const ho_stream_ref *on,
+                             int *taken)
 {
-	ho_stream_ref s = ho_stream_of(stream);
 	ho_gpu_fault f = { 0 };
 	ho_gpu_made made = { 0 };
 
 	*taken = 0;
 	if (ho_go_ok() != 0)
 		return NULL;
-	HO_UNLOCKED(ho_go_gpu.buffer_adopt(dev, ptr, size, s.handle, s.ctx, &made, &f));
+	HO_UNLOCKED(ho_go_gpu.buffer_adopt(dev, kind, from, ptr, size, on->handle, on->ctx, &made, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("buffer", &f);
 		return NULL;
 	}
 	*taken = 1;
-	return view_of_made(&made, size, &s);
+	return view_on(&made, size, on);
 }
+
+/* ---- Sources of memory, and memory of others ---------------------------- */
+
+/* n arguments: first what take gives, then ints into out. 0 or -1. */
+static int resource_args(const char *fn, ho_PyObject *const *args, ho_ssize have, ho_ssize skip, ho_ssize ints, int64_t *out)
+{
+	if (have < skip + ints) {
+		ho_py.PyErr_Format(ho_py.PyExc_TypeError, "%s() takes %zd arguments (%zd given)", fn, skip + ints, have);
+		return -1;
+	}
+	return take_ints(fn, args + skip, ints, ints, out);
+}
+
+/* (device, kind, own, size, where, node) -> (number, raw handle). */
+static ho_PyObject *source_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	static const char op[] = "memory resource";
+	ho_gpu_fault f = { 0 };
+	ho_gpu_made made = { 0 };
+	int64_t a[6];
+	int dev;
+	(void)m;
+
+	if (resource_args("_source_new", args, n, 0, 6, a) != 0 || (dev = ordinal(op, a[0])) < 0 || ho_gpu() == NULL)
+		return NULL;
+	if (a[3] < 0) {
+		ho_raise(HO_X_VALUE, 0, op, "a pool of at most %lld bytes", (long long)a[3]);
+		return NULL;
+	}
+	if (a[5] < 0 || a[5] > INT32_MAX) {
+		ho_raise(HO_X_VALUE, 0, op, "the number of a place is from 0, not %lld", (long long)a[5]);
+		return NULL;
+	}
+	HO_UNLOCKED(ho_go_gpu.source_new(dev, (int)a[1], a[2] != 0, (uint64_t)a[3], (int32_t)a[4], (int32_t)a[5], &made, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise(op, &f);
+		return NULL;
+	}
+	return ho_int_tuple(2, (int64_t[]){ (int64_t)made.key, (int64_t)made.handle });
+}
+
+static ho_PyObject *source_close(ho_PyObject *m, ho_PyObject *key)
+{
+	ho_gpu_fault f = { 0 };
+	uint64_t k = ho_py.PyLong_AsUnsignedLongLong(key);
+	(void)m;
+
+	if (ho_py.PyErr_Occurred() || ho_go_ok() != 0)
+		return NULL;
+	HO_UNLOCKED(ho_go_gpu.close(k, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("memory resource", &f);
+		return NULL;
+	}
+	return ho_newref(HO_NONE);
+}
+
+/* (number, the driver's number of an attribute) -> int. */
+static ho_PyObject *pool_attribute(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	ho_gpu_fault f = { 0 };
+	uint64_t v;
+	int64_t a[2];
+	(void)m;
+
+	if (resource_args("_pool_attribute", args, n, 0, 2, a) != 0 || ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(v = ho_go_gpu.pool_attribute((uint64_t)a[0], (int32_t)a[1], &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("memory pool", &f);
+		return NULL;
+	}
+	return ho_py.PyLong_FromUnsignedLongLong(v);
+}
+
+/* (number, ordinal, can: 1, 0, or -1 to ask only) -> bool. */
+static ho_PyObject *pool_peer(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	ho_gpu_fault f = { 0 };
+	int64_t a[3];
+	int dev, has;
+	(void)m;
+
+	if (resource_args("_pool_peer", args, n, 0, 3, a) != 0 || (dev = ordinal("memory pool", a[1])) < 0 || ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(has = ho_go_gpu.pool_peer((uint64_t)a[0], dev, (int)a[2], &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("memory pool", &f);
+		return NULL;
+	}
+	return ho_py.PyBool_FromLong(has);
+}
+
+/* (cls, device, kind, source, size, stream) -> a buffer of cls. */
+static ho_PyObject *buffer_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	int64_t a[3];
+	int dev;
+	(void)m;
+
+	if (resource_args("_buffer_new", args, n - 2, 1, 3, a) != 0 || (dev = ordinal("allocate", a[0])) < 0 || ho_gpu() == NULL)
+		return NULL;
+	ho_PyObject *view = ho_buffer_new(dev, (int)a[1], (uint64_t)a[2], args[4], args[5]);
+	return view != NULL ? ho_memory_new(args[0], view, (int)a[1], dev) : NULL;
+}
+
+/* An address: an int, or something that int() takes. */
+static int take_address(ho_PyObject *o, uint64_t *out)
+{
+	ho_PyObject *i = ho_py.PyObject_CallFunctionObjArgs(ho_py.PyLong_Type, o, NULL);
+
+	*out = i != NULL ? ho_py.PyLong_AsUnsignedLongLong(i) : 0;
+	ho_xdecref(i);
+	if (!ho_py.PyErr_Occurred())
+		return 0;
+	if (i == NULL)
+		return -1;
+	ho_py.PyErr_Clear();
+	return ho_raise(HO_X_RANGE, 0, "from_handle", "the address is negative or does not fit in 64 bits");
+}
+
+static int take_size(ho_PyObject *o, int64_t *out)
+{
+	if (take_ints("from_handle", &o, 1, 1, out) != 0)
+		return -1;
+	return *out >= 0 ? 0 : ho_raise(HO_X_VALUE, 0, "from_handle", "%lld bytes", (long long)*out);
+}
+
+/* (cls, device, kind, source, address, size, stream) -> a buffer of cls, which gives
+ * the memory back. On an error it stays the caller's. */
+static ho_PyObject *buffer_adopt(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	static const char op[] = "from_handle";
+	ho_stream_ref s;
+	int64_t a[3], size;
+	uint64_t ptr;
+	int dev, taken;
+	(void)m;
+
+	if (resource_args("_buffer_adopt", args, n - 3, 1, 3, a) != 0 || take_address(args[4], &ptr) != 0 ||
+	    take_size(args[5], &size) != 0 || (dev = ordinal(op, a[0])) < 0 || ho_gpu() == NULL ||
+	    ho_stream_need(args[6], op, &s) != 0 || ho_stream_place(op, dev, &s) != 0)
+		return NULL;
+	ho_PyObject *view = ho_buffer_adopt(dev, (int)a[1], (uint64_t)a[2], ptr, size, &s, &taken);
+	return view != NULL ? ho_memory_new(args[0], view, (int)a[1], dev) : NULL;
+}
+
+/* (cls, address, size, keep) -> a buffer of cls of memory that stays somebody
+ * else's; keep is dropped when nothing uses it any more. */
+static ho_PyObject *buffer_wrap(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	ho_gpu_fault f = { 0 };
+	ho_gpu_made made = { 0 };
+	int64_t size;
+	uint64_t ptr;
+	(void)m;
+
+	if (resource_args("_buffer_wrap", args, n, 4, 0, NULL) != 0 || take_address(args[1], &ptr) != 0 ||
+	    take_size(args[2], &size) != 0 || ho_gpu() == NULL)
+		return NULL;
+	HO_UNLOCKED(ho_go_gpu.buffer_wrap(ptr, size, &made, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("from_handle", &f);
+		return NULL;
+	}
+	int kind = made.device_type == kDLCUDA          ? HO_MEMORY_DEVICE
+	           : made.device_type == kDLCUDAHost    ? HO_MEMORY_PINNED
+	           : made.device_type == kDLCUDAManaged ? HO_MEMORY_MANAGED
+	                                                : HO_MEMORY_HOST;
+	ho_PyObject *view = view_of_made(&made, size, args[3]);
+	return view != NULL ? ho_memory_new(args[0], view, kind, made.ordinal) : NULL;
+}
+
+/* ---- Use of memory ------------------------------------------------------ */
 
 int ho_buffer_use(ho_PyObject *view, ho_PyObject *stream, int set)
 {
@@ -563,6 +743,13 @@ static ho_PyMethodDef functions[] = {
 	{ "_device_current", current_device, HO_METH_NOARGS, NULL },
 	{ "_device_sync", FAST(device_sync), HO_METH_FASTCALL, NULL },
 	{ "_driver_version", driver_info, HO_METH_NOARGS, NULL },
+	{ "_source_new", FAST(source_new), HO_METH_FASTCALL, NULL },
+	{ "_source_close", source_close, HO_METH_O, NULL },
+	{ "_pool_attribute", FAST(pool_attribute), HO_METH_FASTCALL, NULL },
+	{ "_pool_peer", FAST(pool_peer), HO_METH_FASTCALL, NULL },
+	{ "_buffer_new", FAST(buffer_new), HO_METH_FASTCALL, NULL },
+	{ "_buffer_adopt", FAST(buffer_adopt), HO_METH_FASTCALL, NULL },
+	{ "_buffer_wrap", FAST(buffer_wrap), HO_METH_FASTCALL, NULL },
 	{ "_buffer_used", FAST(buffer_used), HO_METH_FASTCALL, NULL },
 	{ "_buffer_fill", FAST(buffer_fill), HO_METH_FASTCALL, NULL },
 	{ "_gate", gate, HO_METH_O, NULL },

@@ -153,12 +153,16 @@ HO_HIDDEN int ho_cupy_init(void); /* cupy.c */
 
 /* ---- Memory (gpu.c, memory.c) ------------------------------------------- */
 
-/* New memory that Go allocates, as a view of its bytes. */
-HO_HIDDEN ho_PyObject *ho_buffer_new(int dev, int kind, ho_PyObject *size, ho_PyObject *stream);
-/* Hands memory of a device's pool that goes back on a stream object of ours over
- * to Go: a view of its bytes. *taken says that the caller has it no more, which is
- * so even on an error that comes late. */
-HO_HIDDEN ho_PyObject *ho_buffer_adopt(int dev, uint64_t ptr, int64_t size, ho_PyObject *stream, int *taken);
+/* New memory that Go allocates, as a view of its bytes. from is the number of a
+ * source, or 0 for what the device has. */
+HO_HIDDEN ho_PyObject *ho_buffer_new(int dev, int kind, uint64_t from, ho_PyObject *size, ho_PyObject *stream);
+/* Hands memory of such a source, which goes back on a stream, over to Go: a view of
+ * its bytes. *taken says that the caller has it no more, which is so even on an
+ * error that comes late. */
+HO_HIDDEN ho_PyObject *ho_buffer_adopt(int dev, int kind, uint64_t from, uint64_t ptr, int64_t size,
+                                       const ho_stream_ref *on, int *taken);
+/* A buffer of a subclass of _Memory over such a view, which it takes over, also on an error. */
+HO_HIDDEN ho_PyObject *ho_memory_new(ho_PyObject *cls, ho_PyObject *view, int kind, int dev);
 /* Says that work on the stream uses the memory of such a view; with set it is
  * given back on that stream from now on. 0 or -1. */
 HO_HIDDEN int ho_buffer_use(ho_PyObject *view, ho_PyObject *stream, int set);

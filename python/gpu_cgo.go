@@ -91,6 +91,7 @@ func faultOf(err error) fault {
 type made struct {
 	key, handle, ctx uint64
 	device           dlpack.Device
+	ordinal          int
 }
 
 // kept holds what Python objects own, by number.
@@ -262,7 +263,142 @@ const (
 	memoryManaged
 )
 
-func gpuBufferNew(ordinal, kind int, size int64, handle, ctx uint64) (made, error) {
+// source is where memory comes from that Python has made with options: a pool of
+// its own, or memory that prefers a place.
+type source struct {
+	device.MemoryResource
+	close func() error
+}
+
+func (s source) Close() error { return s.close() }
+
+// preferring allocates managed memory that would rather be somewhere.
+type preferring struct {
+	device.MemoryResource
+	d   *driver.Driver
+	loc driver.MemLocation
+}
+
+func (p preferring) Allocate(size int64, s *device.Stream) (driver.DevicePtr, error) {
+	ptr, err := p.MemoryResource.Allocate(size, s)
+	if err != nil {
+		return 0, err
+	}
+	res := p.d.MemAdvise(s.Context().Handle(), ptr, uintptr(size), driver.MemAdviseSetPreferredLocation, p.loc)
+	if res != driver.Success {
+		err = &device.Error{Op: "prefer a place for managed memory", Device: int(s.Context().Device().Ordinal()), Code: res}
+		return 0, errors.Join(err, p.Deallocate(ptr, size, s))
+	}
+	return ptr, nil
+}
+
+// plainSource returns what a device allocates memory of a kind from.
+func plainSource(d *device.Device, kind int) (device.MemoryResource, error) {
+	switch kind {
+	case memoryDevice:
+		return d.Memory()
+	case memoryPinned:
+		return d.PinnedMemory(), nil
+	case memoryManaged:
+		return d.ManagedMemory()
+	}
+	return nil, fmt.Errorf("allocate: no memory is called %d: %w", kind, device.ErrInvalidValue)
+}
+
+// sourceOf is plainSource, or the source of a number that is not 0.
+func sourceOf(d *device.Device, kind int, key uint64) (device.MemoryResource, error) {
+	if key == 0 {
+		return plainSource(d, kind)
+	}
+	s, err := keptSource(key)
+	return s.MemoryResource, err
+}
+
+func keptSource(key uint64) (source, error) {
+	kept.Lock()
+	defer kept.Unlock()
+	if s, ok := kept.objects[key].(source); ok {
+		return s, nil
+	}
+	return source{}, fmt.Errorf("memory resource: %w", fs.ErrClosed)
+}
+
+// gpuSourceNew makes a source: the pool that a device has (own is false), a pool of
+// device or pinned memory, or managed memory that prefers a place.
+func gpuSourceNew(ordinal, kind int, own bool, maxSize uint64, where, node int32) (made, error) {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return made{}, err
+	}
+	if kind == memoryManaged {
+		r, err := d.ManagedMemory()
+		if err != nil {
+			return made{}, err
+		}
+		if where != driver.MemLocationTypeNone {
+			drv, err := driver.Default()
+			if err != nil {
+				return made{}, err
+			}
+			r = preferring{r, drv, driver.MemLocation{Type: where, ID: node}}
+		}
+		return made{key: keep(source{r, func() error { return nil }})}, nil
+	}
+	var p *device.DevicePool
+	switch opts := (&device.PoolOptions{MaxSize: maxSize}); {
+	case kind == memoryPinned:
+		p, err = d.NewPinnedPool(opts)
+	case own:
+		p, err = d.NewPool(opts)
+	default:
+		p, err = d.Pool()
+	}
+	if err != nil {
+		return made{}, err
+	}
+	return made{key: keep(source{p, p.Close}), handle: uint64(p.Handle())}, nil
+}
+
+func keptPool(key uint64) (*device.DevicePool, error) {
+	s, err := keptSource(key)
+	if err != nil {
+		return nil, err
+	}
+	p, ok := s.MemoryResource.(*device.DevicePool)
+	if !ok {
+		return nil, fmt.Errorf("memory resource: it has no pool: %w", device.ErrInvalidValue)
+	}
+	return p, nil
+}
+
+func gpuPoolAttribute(key uint64, attr int32) (uint64, error) {
+	p, err := keptPool(key)
+	if err != nil {
+		return 0, err
+	}
+	return p.Attribute(attr)
+}
+
+// gpuPoolPeer grants (1) or revokes (0) the access of another device to a pool, and
+// says whether it has access then. Below 0 it only says so.
+func gpuPoolPeer(key uint64, peer, can int) (bool, error) {
+	p, err := keptPool(key)
+	if err != nil {
+		return false, err
+	}
+	d, err := device.Open(peer)
+	if err != nil {
+		return false, err
+	}
+	if can >= 0 {
+		if err := p.SetAccess(d, can != 0); err != nil {
+			return false, err
+		}
+	}
+	return p.CanAccess(d)
+}
+
+func gpuBufferNew(ordinal, kind int, from uint64, size int64, handle, ctx uint64) (made, error) {
 	d, err := device.Open(ordinal)
 	if err != nil {
 		return made{}, err
@@ -273,17 +409,7 @@ func gpuBufferNew(ordinal, kind int, size int64, handle, ctx uint64) (made, erro
 	if err != nil {
 		return made{}, err
 	}
-	var r device.MemoryResource
-	switch kind {
-	case memoryDevice:
-		r, err = d.Memory()
-	case memoryPinned:
-		r = d.PinnedMemory()
-	case memoryManaged:
-		r, err = d.ManagedMemory()
-	default:
-		err = fmt.Errorf("allocate: no memory is called %d: %w", kind, device.ErrInvalidValue)
-	}
+	r, err := sourceOf(d, kind, from)
 	if err != nil {
 		return made{}, err
 	}
@@ -294,18 +420,20 @@ func gpuBufferNew(ordinal, kind int, size int64, handle, ctx uint64) (made, erro
 	return madeOf(b, ctx), nil
 }
 
-// gpuBufferAdopt takes memory over that C allocated from the device's pool. On
-// an error it stays C's.
-func gpuBufferAdopt(ordinal int, ptr uint64, size int64, handle, ctx uint64) (made, error) {
+// gpuBufferAdopt takes memory over that somebody allocated from a source. On an
+// error it stays theirs.
+func gpuBufferAdopt(ordinal, kind int, from, ptr uint64, size int64, handle, ctx uint64) (made, error) {
 	d, err := device.Open(ordinal)
 	if err != nil {
 		return made{}, err
 	}
+	runtime.LockOSThread() // for a per-thread default stream
+	defer runtime.UnlockOSThread()
 	s, err := streamOf(handle, ctx)
 	if err != nil {
 		return made{}, err
 	}
-	r, err := d.Memory()
+	r, err := sourceOf(d, kind, from)
 	if err != nil {
 		return made{}, err
 	}
@@ -316,8 +444,20 @@ func gpuBufferAdopt(ordinal int, ptr uint64, size int64, handle, ctx uint64) (ma
 	return madeOf(b, ctx), nil
 }
 
+// gpuBufferWrap makes a buffer of memory that stays somebody else's.
+func gpuBufferWrap(ptr uint64, size int64) (made, error) {
+	b, err := device.WrapBuffer(driver.DevicePtr(ptr), size, nil)
+	if err != nil {
+		return made{}, err
+	}
+	return madeOf(b, 0), nil
+}
+
 func madeOf(b *device.Buffer, ctx uint64) made {
-	m := made{key: keep(b), handle: uint64(b.Ptr()), ctx: ctx, device: b.DLDevice()}
+	m := made{key: keep(b), handle: uint64(b.Ptr()), ctx: ctx, device: b.DLDevice(), ordinal: -1}
+	if d := b.Device(); d != nil {
+		m.ordinal = d.Ordinal()
+	}
 	if m.device.Type != dlpack.DeviceCUDA {
 		m.device.ID = 0 // R036
 	}

@@ -32,7 +32,7 @@ func caught(f *C.ho_gpu_fault, err *error) {
 
 func (m made) write(to *C.ho_gpu_made) {
 	to.key, to.handle, to.ctx = C.uint64_t(m.key), C.uint64_t(m.handle), C.uint64_t(m.ctx)
-	to.device_type, to.device_id = C.int32_t(m.device.Type), C.int32_t(m.device.ID)
+	to.device_type, to.device_id, to.ordinal = C.int32_t(m.device.Type), C.int32_t(m.device.ID), C.int32_t(m.ordinal)
 }
 
 //export hoGPUOpen
@@ -118,21 +118,59 @@ func hoGPUEventNew(ctx C.uint64_t, timing, blocking C.int, to *C.ho_gpu_made, f 
 	m.write(to)
 }
 
-//export hoGPUBufferNew
-func hoGPUBufferNew(dev, kind C.int, size C.int64_t, s, ctx C.uint64_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+//export hoGPUSourceNew
+func hoGPUSourceNew(dev, kind, own C.int, size C.uint64_t, where, node C.int32_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
 	var err error
 	defer caught(f, &err)
 	var m made
-	m, err = gpuBufferNew(int(dev), int(kind), int64(size), uint64(s), uint64(ctx))
+	m, err = gpuSourceNew(int(dev), int(kind), own != 0, uint64(size), int32(where), int32(node))
+	m.write(to)
+}
+
+//export hoGPUPoolAttribute
+func hoGPUPoolAttribute(key C.uint64_t, attr C.int32_t, f *C.ho_gpu_fault) C.uint64_t {
+	var err error
+	defer caught(f, &err)
+	var v uint64
+	v, err = gpuPoolAttribute(uint64(key), int32(attr))
+	return C.uint64_t(v)
+}
+
+//export hoGPUPoolPeer
+func hoGPUPoolPeer(key C.uint64_t, peer, can C.int, f *C.ho_gpu_fault) (has C.int) {
+	var err error
+	defer caught(f, &err)
+	var ok bool
+	if ok, err = gpuPoolPeer(uint64(key), int(peer), int(can)); ok {
+		has = 1
+	}
+	return has
+}
+
+//export hoGPUBufferNew
+func hoGPUBufferNew(dev, kind C.int, from C.uint64_t, size C.int64_t, s, ctx C.uint64_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	var m made
+	m, err = gpuBufferNew(int(dev), int(kind), uint64(from), int64(size), uint64(s), uint64(ctx))
 	m.write(to)
 }
 
 //export hoGPUBufferAdopt
-func hoGPUBufferAdopt(dev C.int, ptr C.uint64_t, size C.int64_t, s, ctx C.uint64_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+func hoGPUBufferAdopt(dev, kind C.int, from, ptr C.uint64_t, size C.int64_t, s, ctx C.uint64_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
 	var err error
 	defer caught(f, &err)
 	var m made
-	m, err = gpuBufferAdopt(int(dev), uint64(ptr), int64(size), uint64(s), uint64(ctx))
+	m, err = gpuBufferAdopt(int(dev), int(kind), uint64(from), uint64(ptr), int64(size), uint64(s), uint64(ctx))
+	m.write(to)
+}
+
+//export hoGPUBufferWrap
+func hoGPUBufferWrap(ptr C.uint64_t, size C.int64_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	var m made
+	m, err = gpuBufferWrap(uint64(ptr), int64(size))
 	m.write(to)
 }
 

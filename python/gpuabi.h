@@ -30,12 +30,13 @@ typedef struct ho_gpu_made {
 	uint64_t ctx;
 	int32_t device_type; /* of memory, DLPack's */
 	int32_t device_id;
+	int32_t ordinal; /* of the device that memory belongs to; -1 */
 } ho_gpu_made;
 
 /* Texts about a device. */
 enum { HO_TEXT_NAME, HO_TEXT_UUID, HO_TEXT_PCI, HO_TEXT_PROPERTIES, HO_TEXT_ARCH };
-/* Kinds of memory. */
-enum { HO_MEMORY_DEVICE, HO_MEMORY_PINNED, HO_MEMORY_MANAGED };
+/* Kinds of memory. Host memory of others that no device knows is never allocated. */
+enum { HO_MEMORY_DEVICE, HO_MEMORY_PINNED, HO_MEMORY_MANAGED, HO_MEMORY_HOST };
 
 /* Two views between which Go copies; addresses of DLTensors. Each owner, if
  * not 0, is one reference for Go to drop once the memory is not used any more. */
@@ -59,9 +60,20 @@ typedef struct ho_go_gpu_functions {
 	void (*sync_device)(int dev, ho_gpu_fault *);
 	void (*stream_new)(int dev, int blocking, int priority, ho_gpu_made *, ho_gpu_fault *);
 	void (*event_new)(uint64_t ctx, int timing, int blocking, ho_gpu_made *, ho_gpu_fault *);
-	void (*buffer_new)(int dev, int kind, int64_t size, uint64_t stream, uint64_t ctx, ho_gpu_made *, ho_gpu_fault *);
-	/* Takes memory of the device's pool over, which goes back on the stream. */
-	void (*buffer_adopt)(int dev, uint64_t ptr, int64_t size, uint64_t stream, uint64_t ctx, ho_gpu_made *, ho_gpu_fault *);
+	/* Where memory comes from, with options: see gpuSourceNew. where and node are the
+	 * driver's kind and number of a location. */
+	void (*source_new)(int dev, int kind, int own, uint64_t size, int32_t where, int32_t node, ho_gpu_made *,
+	                   ho_gpu_fault *);
+	uint64_t (*pool_attribute)(uint64_t key, int32_t attr, ho_gpu_fault *);
+	int (*pool_peer)(uint64_t key, int peer, int can, ho_gpu_fault *);
+	/* from is the number of a source, or 0 for what the device has. */
+	void (*buffer_new)(int dev, int kind, uint64_t from, int64_t size, uint64_t stream, uint64_t ctx, ho_gpu_made *,
+	                   ho_gpu_fault *);
+	/* Takes memory of a source over, which goes back on the stream. */
+	void (*buffer_adopt)(int dev, int kind, uint64_t from, uint64_t ptr, int64_t size, uint64_t stream, uint64_t ctx,
+	                     ho_gpu_made *, ho_gpu_fault *);
+	/* Memory that stays somebody else's. */
+	void (*buffer_wrap)(uint64_t ptr, int64_t size, ho_gpu_made *, ho_gpu_fault *);
 	void (*buffer_used)(uint64_t key, int set, uint64_t stream, uint64_t ctx, ho_gpu_fault *);
 	void (*buffer_fill)(uint64_t key, int width, uint32_t value, uint64_t stream, uint64_t ctx, ho_gpu_fault *);
 	void (*close)(uint64_t key, ho_gpu_fault *);

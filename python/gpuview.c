@@ -773,7 +773,7 @@ ho_owner *ho_view_to_device(ho_view *v, DLDevice to, ho_PyObject *stream, DLTens
 	if (ho_stream_place(op, dev, &on) != 0)
 		return NULL;
 	ho_PyObject *legacy = ho_stream_view_new(on.handle, on.ctx, NULL), *size = ho_py.PyLong_FromLongLong(bytes);
-	ho_view *memory = legacy != NULL && size != NULL ? (ho_view *)ho_buffer_new(dev, kind, size, legacy) : NULL;
+	ho_view *memory = legacy != NULL && size != NULL ? (ho_view *)ho_buffer_new(dev, kind, 0, size, legacy) : NULL;
 	ho_view *dst = memory != NULL ? ho_view_alloc(ho_view_type, v->t.ndim) : NULL;
 	ho_xdecref(legacy);
 	ho_xdecref(size);

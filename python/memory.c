@@ -15,6 +15,7 @@ enum { DEVICES = 64 };
 
 typedef struct ho_device_object {
 	ho_PyObject ob;
+	ho_PyObject *resource; /* that somebody has set, or NULL */
 	int id;
 } ho_device_object;
 
@@ -104,7 +105,9 @@ static ho_PyObject *view_of(ho_memory *m)
 		return m->view;
 	int taken;
 	m->busy = 1;
-	ho_PyObject *stream = m->stream, *view = ho_buffer_adopt(m->device, m->ptr, m->size, stream, &taken);
+	ho_PyObject *stream = m->stream;
+	ho_stream_ref on = ho_stream_of(stream);
+	ho_PyObject *view = ho_buffer_adopt(m->device, HO_MEMORY_DEVICE, 0, m->ptr, m->size, &on, &taken);
 	m->busy = 0;
 	if (!taken)
 		return NULL;
@@ -216,6 +219,16 @@ static void learn(int dev)
 		pooled[dev] = can != 0;
 }
 
+/* What the resource allocates that a device was given: Device._of_resource(size, stream). */
+static ho_PyObject *of_resource(ho_PyObject *self, ho_PyObject *size, ho_PyObject *stream)
+{
+	static ho_PyObject *name;
+
+	if (name == NULL && (name = ho_py.PyUnicode_InternFromString("_of_resource")) == NULL)
+		return NULL;
+	return ho_py.PyObject_CallMethodObjArgs(self, name, size, stream, NULL);
+}
+
 /* allocate(size, *, stream, kind="device") */
 static ho_PyObject *allocate(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
 {
@@ -228,6 +241,8 @@ static ho_PyObject *allocate(ho_PyObject *self, ho_PyObject *const *args, ho_ssi
 		return NULL;
 	if (ho_parse("allocate", args, n, kwnames, params, 3, 1, 2, a) != 0)
 		return NULL;
+	if (HO_UNLIKELY(a[2] == NULL && ((ho_device_object *)self)->resource != NULL))
+		return of_resource(self, a[0], a[1]);
 	int kind = a[2] == NULL ? HO_MEMORY_DEVICE : kind_of(a[2]);
 	if (kind < 0 || ho_go_ok() != 0)
 		return NULL;
@@ -238,7 +253,7 @@ static ho_PyObject *allocate(ho_PyObject *self, ho_PyObject *const *args, ho_ssi
 	m->kind = (int8_t)kind;
 	if (HO_LIKELY(allocate_own(m, a[0], a[1])))
 		return &m->ob;
-	m->view = ho_buffer_new(m->device, kind, a[0], a[1]);
+	m->view = ho_buffer_new(m->device, kind, 0, a[0], a[1]);
 	if (m->view == NULL) {
 		ho_py.Py_DecRef(&m->ob);
 		return NULL;
@@ -247,6 +262,27 @@ static ho_PyObject *allocate(ho_PyObject *self, ho_PyObject *const *args, ho_ssi
 	m->size = ((ho_view *)m->view)->t.shape[0];
 	if (kind == HO_MEMORY_DEVICE && m->size > 0)
 		learn(m->device);
+	return &m->ob;
+}
+
+ho_PyObject *ho_memory_new(ho_PyObject *cls, ho_PyObject *view, int kind, int dev)
+{
+	ho_memory *m = NULL;
+
+	if (!ho_py.PyObject_IsInstance(cls, ho_py.PyType_Type) ||
+	    !ho_py.PyType_IsSubtype((ho_PyTypeObject *)cls, memory_base))
+		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "not a subclass of _Memory");
+	else
+		m = (ho_memory *)ho_py.PyType_GenericAlloc((ho_PyTypeObject *)cls, 0);
+	if (m == NULL) {
+		ho_py.Py_DecRef(view);
+		return NULL;
+	}
+	m->view = view;
+	m->device = dev;
+	m->kind = (int8_t)kind;
+	m->ptr = (uint64_t)(uintptr_t)((ho_view *)view)->t.data;
+	m->size = ((ho_view *)view)->t.shape[0];
 	return &m->ob;
 }
 
@@ -283,16 +319,15 @@ static ho_PyObject *get_device_id(ho_PyObject *self, void *unused)
 {
 	ho_memory *m = (ho_memory *)self;
 	(void)unused;
-	if (m->kind == HO_MEMORY_PINNED)
+	if (m->kind == HO_MEMORY_PINNED || m->kind == HO_MEMORY_HOST)
 		return ho_py.PyLong_FromLong(-1);
 	return open_only(m) == 0 ? ho_py.PyLong_FromLong(m->device) : NULL;
 }
 
 static ho_PyObject *get_device_accessible(ho_PyObject *self, void *unused)
 {
-	(void)self;
 	(void)unused;
-	return ho_newref(HO_TRUE);
+	return ho_py.PyBool_FromLong(((ho_memory *)self)->kind != HO_MEMORY_HOST);
 }
 
 static ho_PyObject *get_host_accessible(ho_PyObject *self, void *unused)
@@ -379,6 +414,7 @@ static void device_dealloc(ho_PyObject *self)
 {
 	ho_PyTypeObject *type = HO_TYPE(self);
 
+	ho_xdecref(((ho_device_object *)self)->resource);
 	((void (*)(void *))ho_py.PyType_GetSlot(type, HO_tp_free))(self);
 	ho_py.Py_DecRef((ho_PyObject *)type);
 }
@@ -391,7 +427,25 @@ static ho_PyMethodDef device_methods[] = {
 	{ NULL, NULL, 0, NULL },
 };
 
+static ho_PyObject *get_resource(ho_PyObject *self, void *unused)
+{
+	ho_PyObject *r = ((ho_device_object *)self)->resource;
+	(void)unused;
+	return ho_newref(r != NULL ? r : HO_NONE);
+}
+
+static int set_resource(ho_PyObject *self, ho_PyObject *value, void *unused)
+{
+	ho_PyObject *old = ((ho_device_object *)self)->resource;
+	(void)unused;
+
+	((ho_device_object *)self)->resource = value == NULL || value == HO_NONE ? NULL : ho_newref(value);
+	ho_xdecref(old);
+	return 0;
+}
+
 static ho_PyGetSetDef device_getset[] = {
+	{ "_resource", get_resource, set_resource, "What allocate uses, if that was set; None.", NULL },
 	{ "_id", get_id, NULL, "The ordinal in this process.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL },
 };

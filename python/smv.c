@@ -65,8 +65,16 @@ static ho_PyObject *from_dlpack(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 	int mode;
 	(void)cls;
 
-	if (ho_parse("from_dlpack", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 ||
-	    (mode = ho_stream_arg(a[1], "from_dlpack", &on)) < 0)
+	/* As it is mostly called. */
+	if (HO_LIKELY(n == 2 && kwnames == NULL) ||
+	    (n == 1 && kwnames != NULL && ho_py.PyTuple_Size(kwnames) == 1 &&
+	     ho_py.PyTuple_GetItem(kwnames, 0) == ho_names.stream_ptr)) {
+		a[0] = args[0];
+		a[1] = args[1];
+	} else if (ho_parse("from_dlpack", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0) {
+		return NULL;
+	}
+	if ((mode = ho_stream_arg(a[1], "from_dlpack", &on)) < 0)
 		return NULL;
 	return view_of_dlpack(a[0], mode, &on, 0);
 }
@@ -595,29 +603,34 @@ static int traverse(ho_PyObject *self, int (*visit)(ho_PyObject *, void *), void
 #define FAST(f) (ho_PyCFunction)(void (*)(void)) f
 #define FAST_FLAGS (HO_METH_FASTCALL | HO_METH_KEYWORDS)
 
-static ho_PyMethodDef methods[] = {
-	{ "from_dlpack", FAST(from_dlpack), FAST_FLAGS | HO_METH_CLASS,
-	  "from_dlpack($type, obj, stream_ptr=None)\n--\n\n"
+/* Attributes of the type that are plain functions, not class methods: those would be
+ * an object for each call, which takes longer than all checks. */
+static ho_PyMethodDef constructors[] = {
+	{ "from_dlpack", FAST(from_dlpack), FAST_FLAGS,
+	  "from_dlpack(obj, stream_ptr=None)\n--\n\n"
 	  "View of an object that speaks DLPack, or of a DLPack capsule, without a copy.\n\n"
 	  "stream_ptr says on which stream GPU memory will be used: a stream of any library, or an int: -1\n"
 	  "for no ordering, 0 or 1 for the legacy and 2 for the per-thread default stream, else a raw\n"
 	  "handle. Work queued on it afterwards comes after the producer's, by one event at most; the\n"
 	  "host does not wait. It must be given for GPU memory and is None or -1 for host memory." },
-	{ "from_array_interface", FAST(from_array_interface), FAST_FLAGS | HO_METH_CLASS,
-	  "from_array_interface($type, obj)\n--\n\nView of an object with NumPy's __array_interface__ (version 3)." },
-	{ "from_cuda_array_interface", FAST(from_cuda_array_interface), FAST_FLAGS | HO_METH_CLASS,
-	  "from_cuda_array_interface($type, obj, stream_ptr=None)\n--\n\n"
+	{ "from_array_interface", FAST(from_array_interface), FAST_FLAGS,
+	  "from_array_interface(obj)\n--\n\nView of an object with NumPy's __array_interface__ (version 3)." },
+	{ "from_cuda_array_interface", FAST(from_cuda_array_interface), FAST_FLAGS,
+	  "from_cuda_array_interface(obj, stream_ptr=None)\n--\n\n"
 	  "View of an object with __cuda_array_interface__, of any version.\n\n"
 	  "stream_ptr is as for from_dlpack and must be given. Versions below 3 name no stream: nothing is\n"
 	  "ordered, unless the type has a DLPack exchange table, which tells." },
-	{ "from_any_interface", FAST(from_any_interface), FAST_FLAGS | HO_METH_CLASS,
-	  "from_any_interface($type, obj, stream_ptr=None)\n--\n\n"
+	{ "from_any_interface", FAST(from_any_interface), FAST_FLAGS,
+	  "from_any_interface(obj, stream_ptr=None)\n--\n\n"
 	  "View of an object by the first protocol it speaks: DLPack, the CUDA array interface,\n"
 	  "NumPy's array interface, the buffer protocol." },
-	{ "from_buffer", FAST(from_buffer), FAST_FLAGS | HO_METH_CLASS,
-	  "from_buffer($type, buffer, shape, strides=None, *, itemsize=None, dtype=None, is_readonly=False)\n--\n\n"
+	{ "from_buffer", FAST(from_buffer), FAST_FLAGS,
+	  "from_buffer(buffer, shape, strides=None, *, itemsize=None, dtype=None, is_readonly=False)\n--\n\n"
 	  "View of the bytes of a contiguous buffer with a shape, strides in elements and a dtype.\n\n"
 	  "One of itemsize and dtype is needed. ValueError if the layout does not fit." },
+};
+
+static ho_PyMethodDef methods[] = {
 	{ "view", FAST(view_method), FAST_FLAGS,
 	  "view($self, /, layout=None, dtype=None)\n--\n\n"
 	  "The same memory with another layout, a StridedLayout or a pair (shape, strides or None), or\n"
@@ -654,7 +667,7 @@ static ho_PyType_Slot slots[] = {
 	{ HO_bf_getbuffer, (void *)ho_view_getbuffer },
 	{ HO_tp_doc,
 	  (void *)"A view on the memory of an array that another object made: pointer, shape, strides, dtype.\n\n"
-	          "Made by its class methods from_dlpack, from_any_interface, from_array_interface,\n"
+	          "Made by its functions from_dlpack, from_any_interface, from_array_interface,\n"
 	          "from_cuda_array_interface and from_buffer. The exporting object is kept alive by the view,\n"
 	          "and by every array that another library makes of it." },
 	{ 0, NULL },
@@ -669,6 +682,16 @@ int ho_smv_init(ho_PyObject *module)
 {
 	ho_view_type = (ho_PyTypeObject *)ho_py.PyType_FromSpec(&spec);
 	if (ho_view_type == NULL || ho_offer_table(ho_view_type) != 0)
+		return -1;
+	ho_PyObject *name = ho_py.PyUnicode_FromString("handoff");
+	int r = name != NULL ? 0 : -1;
+	for (size_t i = 0; r == 0 && i < sizeof constructors / sizeof constructors[0]; i++) {
+		ho_PyObject *f = ho_py.PyCFunction_NewEx(&constructors[i], NULL, name);
+		r = f != NULL ? ho_py.PyObject_SetAttrString((ho_PyObject *)ho_view_type, constructors[i].ml_name, f) : -1;
+		ho_xdecref(f);
+	}
+	ho_xdecref(name);
+	if (r != 0)
 		return -1;
 	return ho_py.PyModule_AddObjectRef(module, "StridedMemoryView", (ho_PyObject *)ho_view_type);
 }

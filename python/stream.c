@@ -285,6 +285,10 @@ int ho_stream_arg(ho_PyObject *o, const char *op, ho_stream_ref *out)
 			return HO_STREAM_NOSYNC;
 		if (v < -1 || overflow < 0)
 			return ho_raise(HO_X_VALUE, 132, op, "a stream below -1");
+		if (HO_LIKELY(!overflow && (v >= LOWEST_ADDRESS || v <= PER_THREAD))) {
+			out->handle = (uint64_t)v;
+			return HO_STREAM_ON;
+		}
 	}
 	return ho_stream_need(o, op, out) == 0 ? HO_STREAM_ON : -1;
 }

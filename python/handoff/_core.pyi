@@ -9,6 +9,7 @@ from typing_extensions import Buffer, CapsuleType
 
 from handoff._device import Buffer as _DeviceBuffer
 from handoff._device import Device, EventOptions, MemoryKind
+from handoff._memory import MemoryResource
 
 DLPACK_MAJOR: int
 DLPACK_MINOR: int
@@ -270,6 +271,7 @@ class _DeviceBase:
     """The part of handoff.Device that is written in C."""
 
     def __new__(cls, ordinal: int, /) -> Self: ...
+    _resource: MemoryResource | None
     @property
     def _id(self) -> int:
         """The ordinal in this process."""
@@ -434,10 +436,8 @@ class StridedMemoryView(_View):
     ) -> StridedMemoryView:
         """Deprecated, as in cuda.core: from_any_interface(obj, stream_ptr)."""
 
-    @classmethod
-    def from_dlpack(
-        cls, obj: _SupportsDLPack | CapsuleType, stream_ptr: _StreamLike | None = None
-    ) -> StridedMemoryView:
+    @staticmethod
+    def from_dlpack(obj: _SupportsDLPack | CapsuleType, stream_ptr: _StreamLike | None = None) -> StridedMemoryView:
         """View of an object that speaks DLPack, or of a DLPack capsule, without a copy.
 
         stream_ptr says on which stream GPU memory will be used: a stream of any library, or an int:
@@ -446,13 +446,13 @@ class StridedMemoryView(_View):
         host does not wait. It must be given for GPU memory and is None or -1 for host memory.
         """
 
-    @classmethod
-    def from_array_interface(cls, obj: _SupportsArrayInterface) -> StridedMemoryView:
+    @staticmethod
+    def from_array_interface(obj: _SupportsArrayInterface) -> StridedMemoryView:
         """View of an object with NumPy's __array_interface__ (version 3)."""
 
-    @classmethod
+    @staticmethod
     def from_cuda_array_interface(
-        cls, obj: _SupportsCudaArrayInterface, stream_ptr: _StreamLike | None = None
+        obj: _SupportsCudaArrayInterface, stream_ptr: _StreamLike | None = None
     ) -> StridedMemoryView:
         """View of an object with __cuda_array_interface__, of any version.
 
@@ -460,18 +460,17 @@ class StridedMemoryView(_View):
         is ordered, unless the type has a DLPack exchange table, which tells.
         """
 
-    @classmethod
+    @staticmethod
     def from_any_interface(
-        cls, obj: _Exchangeable | _SupportsCudaArrayInterface, stream_ptr: _StreamLike | None = None
+        obj: _Exchangeable | _SupportsCudaArrayInterface, stream_ptr: _StreamLike | None = None
     ) -> StridedMemoryView:
         """View of an object by the first protocol it speaks.
 
         In this order: DLPack, the CUDA array interface, NumPy's array interface, the buffer protocol.
         """
 
-    @classmethod
+    @staticmethod
     def from_buffer(
-        cls,
         buffer: _Exchangeable,
         shape: _Shape,
         strides: _Shape | None = None,
@@ -590,6 +589,13 @@ def _stream_default(device: int, per_thread: bool, /) -> StreamView: ...
 def _use_stream(device: int, handle: int, /) -> int: ...
 def _event_new(device: int, options: object, /) -> Event: ...
 def _set_buffer_type(cls: type[_Memory], /) -> None: ...
+def _source_new(device: int, kind: int, own: bool, size: int, where: int, node: int, /) -> tuple[int, int]: ...
+def _source_close(key: int, /) -> None: ...
+def _pool_attribute(key: int, attribute: int, /) -> int: ...
+def _pool_peer(key: int, device: int, can: int, /) -> bool: ...
+def _buffer_new(cls: Any, device: int, kind: int, source: int, size: int, stream: object, /) -> Any: ...
+def _buffer_adopt(cls: Any, device: int, kind: int, source: int, ptr: int, size: int, stream: object, /) -> Any: ...
+def _buffer_wrap(cls: Any, ptr: int, size: int, keep: object, /) -> Any: ...
 def _buffer_used(view: StridedMemoryView, stream: object, set: bool, /) -> None: ...  # noqa: A002
 def _buffer_fill(view: StridedMemoryView, width: int, value: int, stream: object, /) -> None: ...
 def _gate(stream: object, /) -> int:

@@ -214,6 +214,29 @@ class Device(_core._DeviceBase):
         """Make an event, not yet recorded."""
         return _core._event_new(self._id, _options(options, EventOptions))
 
+    @property
+    def memory_resource(self) -> MemoryResource:
+        """What `allocate` takes memory of no named kind from: the device's pool, until it is set."""
+        if self._resource is not None:
+            return self._resource
+        from handoff import _memory
+
+        return _memory.DeviceMemoryResource(self)
+
+    @memory_resource.setter
+    def memory_resource(self, mr: MemoryResource | None) -> None:
+        from handoff import _memory
+
+        if mr is not None and not isinstance(mr, _memory.MemoryResource):
+            raise _core.InvalidTypeError(f"a MemoryResource is needed, not {mr!r}")
+        plain = mr is None or (
+            isinstance(mr, _memory.DeviceMemoryResource) and mr == _memory.DeviceMemoryResource(self)
+        )
+        self._resource = None if plain else mr
+
+    def _of_resource(self, size: int, stream: _StreamLike) -> Buffer:
+        return self.memory_resource.allocate(size, stream=stream)
+
     def can_access_peer(self, peer: int | Device) -> bool:
         """Whether kernels on this device can reach memory of another."""
         return _core._device_can_access(self._id, Device(peer)._id)
@@ -261,7 +284,7 @@ def _options(given: Any, cls: type[Any]) -> Any:
 class Buffer(_core._Memory):
     """A block of memory that a device can reach.
 
-    Made by `Device.allocate` or `Buffer.allocate`. Closing it gives the memory back in the order
+    Made by `Device.allocate`, `Buffer.allocate` or `Buffer.from_handle`. Closing it gives the memory back in the order
     of the stream that it came with, or that `close` names, once nothing that was made of it is
     alive: views and arrays of other libraries keep the memory. To others it is an array of int8.
     """
@@ -270,7 +293,7 @@ class Buffer(_core._Memory):
 
     def __new__(cls) -> Buffer:
         """Refuse: a buffer has to be allocated."""
-        raise _core.InvalidTypeError("use Device.allocate or Buffer.allocate")
+        raise _core.InvalidTypeError("use Device.allocate, Buffer.allocate or Buffer.from_handle")
 
     @classmethod
     def allocate(
@@ -283,6 +306,35 @@ class Buffer(_core._Memory):
         if device is None:
             device = StreamView(stream).device_id if stream is not None else 0
         return Device(device).allocate(size, stream=stream, kind=kind)
+
+    @staticmethod
+    def from_handle(
+        ptr: Any,
+        size: int,
+        mr: MemoryResource | None = None,
+        owner: object = None,
+        *,
+        stream: _StreamLike | None = None,
+    ) -> Buffer:
+        """Make a buffer of memory that somebody else has allocated.
+
+        With mr the buffer takes the memory over: `mr.deallocate` is called once nothing uses it any
+        more, with the stream that is given (the legacy default stream if none is) or that `close`
+        names. With owner it keeps that object alive. With neither, the caller keeps the memory.
+        """
+        from handoff import _memory
+
+        return _memory.from_handle(ptr, size, mr, owner, stream)
+
+    @property
+    def owner(self) -> Any:
+        """The object that keeps the memory, of a buffer made with one."""
+        return None
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether it is memory of another process."""
+        return False
 
     @property
     def memory_resource(self) -> MemoryResource:
@@ -315,9 +367,18 @@ class Buffer(_core._Memory):
         """Copy from another buffer or array of as many bytes, in stream order."""
         self._handoff_view.copy_from(_bytes_of(src, stream), stream)
 
-    def copy_to(self, dst: _Array | Buffer, *, stream: _StreamLike) -> None:
-        """Copy to another buffer or array of as many bytes, in stream order."""
+    def copy_to(self, dst: _Array | Buffer | None = None, *, stream: _StreamLike) -> Any:
+        """Copy to another buffer or array of as many bytes, in stream order, and return that.
+
+        Without one it is a new buffer of the same memory resource.
+        """
+        if dst is None:
+            mr = self.memory_resource
+            if mr is None:
+                raise _core.InvalidValueError("handoff: copy_to: the buffer has no memory resource; name a destination")
+            dst = mr.allocate(self.size, stream=stream)
         self._handoff_view.copy_to(_bytes_of(dst, stream), stream)
+        return dst
 
     def used_on(self, stream: _StreamLike) -> None:
         """Say that work queued on the stream uses the memory: giving it back waits for that."""

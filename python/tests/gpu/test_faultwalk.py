@@ -149,6 +149,52 @@ def allocate(w: World) -> None:
     w.device.allocate(SIZE, stream=w.s)  # left to the collector
 
 
+class Mine(handoff.MemoryResource):
+    """A resource of a program: it lends one block out."""
+
+    device_id, is_device_accessible, is_host_accessible = 0, True, False
+
+    def __init__(self, block: Buffer) -> None:
+        self.block, self.lent = block, 0
+
+    def allocate(self, size: int, *, stream: Any) -> Buffer:
+        b = Buffer.from_handle(self.block.handle, size, mr=self, stream=stream)
+        self.lent += 1
+        return b
+
+    def deallocate(self, ptr: int, size: int, *, stream: Any) -> None:
+        self.lent -= 1
+
+
+@op("Buffer.from_handle", "Buffer.owner", "Device.memory_resource")
+def memory_of_others(w: World) -> None:
+    mr = Mine(w.a)
+    w.device.memory_resource = mr
+    try:
+        b = w.device.allocate(SIZE, stream=w.s)
+        b.fill(1, stream=w.q)
+        b.close()
+        assert mr.lent == 0
+        w.device.allocate(SIZE, stream=w.s)
+        assert mr.lent == 0
+    finally:
+        w.device.memory_resource = None
+    owner = object()
+    assert Buffer.from_handle(w.b.handle, SIZE, owner=owner).owner is owner
+
+
+@op()
+def resources_with_options(w: World) -> None:
+    pool = handoff.DeviceMemoryResource(0, {"max_size": 1 << 20})
+    b = pool.allocate(SIZE, stream=w.s)
+    assert pool.attributes.used_mem_current >= SIZE
+    pool.peer_accessible_by = [1]
+    pool.peer_accessible_by = []
+    b.close()
+    pool.close()
+    handoff.ManagedMemoryResource({"preferred_location": 0}).allocate(SIZE, stream=w.s).close()
+
+
 @op("Buffer.fill", "Buffer.copy_from", "Buffer.copy_to")
 def buffer_copies(w: World) -> None:
     w.a.fill(3, stream=w.s)
@@ -228,7 +274,7 @@ EXEMPT = {
         Stream.handle Stream.context Stream.is_closed Stream.exporting_obj Stream.from_handle Event.context
         Event.is_closed Event.is_timing_enabled Event.is_blocking_sync Buffer.handle Buffer.size
         Buffer.device_id Buffer.is_device_accessible Buffer.is_host_accessible Buffer.is_managed
-        Buffer.is_closed Buffer.memory_resource Buffer.__dlpack_device__
+        Buffer.is_closed Buffer.is_mapped Buffer.memory_resource Buffer.__dlpack_device__
         StridedMemoryView.__dlpack_device__ StridedMemoryView.ptr
         StridedMemoryView.shape StridedMemoryView.strides StridedMemoryView.size StridedMemoryView.ndim
         StridedMemoryView.itemsize StridedMemoryView.nbytes StridedMemoryView.dtype

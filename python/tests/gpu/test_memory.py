@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
+import threading
+import weakref
 from typing import Any
 
 import pytest
-from gpuhelp import read
+from gpuhelp import read, real_gpu
 
 import handoff
 from handoff import (
+    Buffer,
     Device,
     DeviceMemoryResource,
+    DeviceMemoryResourceOptions,
     LegacyPinnedMemoryResource,
     ManagedMemoryResource,
+    ManagedMemoryResourceOptions,
+    MemoryResource,
     PinnedMemoryResource,
+    PinnedMemoryResourceOptions,
+    StreamView,
     StridedMemoryView,
+    _core,
 )
 
 MAKE: dict[str, Any] = {
@@ -59,3 +71,368 @@ def test_the_stream_tells_the_device() -> None:
     with pytest.raises(handoff.Error):
         DeviceMemoryResource(0).allocate(16, stream=s)
     b.close()
+
+
+# ---- Pools of one's own ------------------------------------------------------
+
+
+def test_a_pool_of_its_own(stream: Any) -> None:
+    mr = DeviceMemoryResource(0, DeviceMemoryResourceOptions(max_size=1 << 22))
+    same = DeviceMemoryResource(0)
+    assert mr != same
+    assert mr == mr
+    assert mr.is_handle_owned
+    assert not same.is_handle_owned
+    assert mr.handle != same.handle
+    b = mr.allocate(1000, stream=stream)
+    assert b.memory_resource is mr
+    assert isinstance(b, Buffer)
+    assert (b.device_id, b.is_device_accessible, b.is_host_accessible) == (0, True, False)
+    a = mr.attributes
+    assert a.used_mem_current >= 1000
+    assert a.reserved_mem_current >= a.used_mem_current
+    assert (a.used_mem_high, a.reserved_mem_high) >= (a.used_mem_current, a.reserved_mem_current)
+    assert a.release_threshold > 0
+    assert a.reuse_follow_event_dependencies
+    assert isinstance(a.reuse_allow_opportunistic, bool)
+    assert isinstance(a.reuse_allow_internal_dependencies, bool)
+    assert str(a.used_mem_current) in repr(a)
+    address = b.handle
+    b.close()
+    again = mr.allocate(1000, stream=stream)
+    assert again.handle == address, "a stream gets the memory back that it freed"
+    with pytest.raises(handoff.DriverError):
+        mr.allocate(1 << 30, stream=stream)
+    view = StridedMemoryView.from_buffer(again, (1000,), dtype="uint8")
+    mr.close()
+    mr.close()
+    assert mr.is_closed
+    with pytest.raises(handoff.ClosedError):
+        mr.allocate(16, stream=stream)
+    with pytest.raises(handoff.ClosedError):
+        _ = mr.handle
+    again.fill(7, stream=stream)
+    assert read(view, stream)[:2] == [7, 7], "what was allocated lives on"
+    del view
+    again.close()
+    stream.sync()
+
+
+def test_the_pool_of_the_device(stream: Any) -> None:
+    mr = DeviceMemoryResource(0)
+    b = mr.allocate(4096, stream=stream)
+    assert mr.attributes.used_mem_current >= 4096
+    assert mr.handle == DeviceMemoryResource(0).handle != 0
+    mr.close()
+    assert mr.handle, "it is not ours to close"
+    assert (mr.is_ipc_enabled, mr.is_mapped, mr.uuid, b.is_mapped) == (False, False, None, False)
+    b.close()
+
+
+def test_options() -> None:
+    assert DeviceMemoryResource(0, {"max_size": 1 << 20}).is_handle_owned
+    for cls, bad in ((DeviceMemoryResource, (0,)), (PinnedMemoryResource, ()), (ManagedMemoryResource, ())):
+        with pytest.raises(TypeError):
+            cls(*bad, 5)
+        with pytest.raises(TypeError):
+            cls(*bad, {"size": 5})
+    with pytest.raises(ValueError, match="other processes"):
+        DeviceMemoryResource(0, DeviceMemoryResourceOptions(ipc_enabled=True))
+    with pytest.raises(ValueError, match="other processes"):
+        PinnedMemoryResource(PinnedMemoryResourceOptions(ipc_enabled=True))
+    with pytest.raises(ValueError, match="numa_id"):
+        PinnedMemoryResource(PinnedMemoryResourceOptions(numa_id=0))
+    with pytest.raises(ValueError):
+        DeviceMemoryResource(0, DeviceMemoryResourceOptions(max_size=-1))
+    with pytest.raises(ValueError, match="no pool"):
+        _ = PinnedMemoryResource().attributes.used_mem_current
+
+
+def test_peers_of_a_pool(stream: Any) -> None:
+    mr = DeviceMemoryResource(0, DeviceMemoryResourceOptions())
+    assert set(mr.peer_accessible_by) == set()
+    assert 0 not in mr.peer_accessible_by
+    if len(Device.get_all_devices()) < 2 or not Device(0).can_access_peer(1):
+        return
+    mr.peer_accessible_by = [1]
+    assert set(mr.peer_accessible_by) == {Device(1)}
+    assert len(mr.peer_accessible_by) == 1
+    assert "1" in repr(mr.peer_accessible_by)
+    assert Device(1) in mr.peer_accessible_by
+    assert "1" not in mr.peer_accessible_by
+    mr.peer_accessible_by.discard(1)
+    mr.peer_accessible_by.add(Device(0))
+    assert not mr.peer_accessible_by
+    mr.peer_accessible_by = {Device(1)}
+    mr.peer_accessible_by = ()
+    assert not mr.peer_accessible_by
+
+
+def test_a_pool_of_pinned_memory(stream: Any) -> None:
+    if not Device(0).properties.get("host_memory_pools_supported", 0):
+        with pytest.raises(handoff.DriverError):
+            PinnedMemoryResource(PinnedMemoryResourceOptions())
+        return
+    mr = PinnedMemoryResource(PinnedMemoryResourceOptions(max_size=1 << 24))
+    with mr.allocate(64, stream=stream) as b:
+        assert (b.device_id, b.is_host_accessible, mr.numa_id) == (-1, True, -1)
+        b.fill(4, stream=stream)
+        assert read(StridedMemoryView.from_buffer(b, (64,), dtype="uint8"), stream) == [4] * 64
+        assert mr.attributes.used_mem_current >= 64
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "where"),
+    [
+        ({}, None, -1),
+        ({"preferred_location": 0}, ("device", 0), 0),
+        ({"preferred_location": -1}, ("host", None), -1),
+        ({"preferred_location_type": "host"}, ("host", None), -1),
+        ({"preferred_location": 0, "preferred_location_type": "device"}, ("device", 0), 0),
+        ({"preferred_location": 0, "preferred_location_type": "host_numa"}, ("host_numa", 0), -1),
+    ],
+)
+def test_where_managed_memory_would_rather_be(given: Any, place: Any, where: int, stream: Any) -> None:
+    mr = ManagedMemoryResource(ManagedMemoryResourceOptions(**given))
+    assert (mr.preferred_location, mr.device_id, mr.is_managed) == (place, where, True)
+    with mr.allocate(4096, stream=stream) as b:
+        assert b.is_managed
+        assert b.memory_resource is mr
+        b.fill(3, stream=stream)
+        assert read(StridedMemoryView.from_buffer(b, (4096,), dtype="uint8"), stream) == [3] * 4096
+
+
+def test_places_that_are_none() -> None:
+    for bad in (
+        {"preferred_location": -2},
+        {"preferred_location": 0, "preferred_location_type": "host"},
+        {"preferred_location_type": "device"},
+        {"preferred_location": 0, "preferred_location_type": "moon"},
+        {"preferred_location": 99},
+    ):
+        with pytest.raises(ValueError):
+            ManagedMemoryResource(bad)
+
+
+# ---- Memory of others --------------------------------------------------------
+
+
+class Mine(MemoryResource):
+    """A resource of a program, over the device's pool."""
+
+    def __init__(self) -> None:
+        self.under = DeviceMemoryResource(0)
+        self.alive: dict[int, Buffer] = {}
+        self.freed: list[tuple[int, int, Any]] = []
+
+    def allocate(self, size: int, *, stream: Any) -> Buffer:
+        b = self.under.allocate(size, stream=stream)
+        self.alive[b.handle] = b
+        return Buffer.from_handle(b.handle, size, mr=self, stream=stream)
+
+    def deallocate(self, ptr: int, size: int, *, stream: Any) -> None:
+        self.freed.append((ptr, size, stream))
+        self.alive.pop(ptr).close(stream)
+
+    device_id = 0
+    is_device_accessible = True
+    is_host_accessible = False
+
+
+def settled(freed: list[Any], n: int) -> bool:
+    """Whether n are freed: what was dropped on a thread without the GIL takes a moment."""
+    for _ in range(1000):
+        gc.collect()
+        if len(freed) >= n:
+            return True
+        threading.Event().wait(0.01)
+    return False
+
+
+def test_a_resource_of_a_program(stream: Any, other: Any) -> None:
+    mr = Mine()
+    b = mr.allocate(64, stream=stream)
+    assert b.memory_resource is mr
+    assert b.owner is None
+    assert (b.size, b.device_id, b.is_closed) == (64, 0, False)
+    b.fill(5, stream=stream)
+    address = b.handle
+    v = StridedMemoryView.from_buffer(b, (64,), dtype="uint8")
+    b.close()
+    assert b.is_closed
+    assert mr.freed == [], "a view keeps the memory"
+    assert read(v, stream) == [5] * 64
+    del v
+    assert settled(mr.freed, 1)
+    assert mr.freed == [(address, 64, StreamView(stream))]
+    mr.freed.clear()
+    for close in (lambda b: b.close(other), lambda b: b.set_deallocation_stream(other)):
+        b = mr.allocate(64, stream=stream)
+        b.fill(1, stream=stream)
+        close(b)
+        del b
+        assert settled(mr.freed, 1)
+        assert mr.freed.pop()[2] == StreamView(other), "where the memory goes back"
+    b = mr.allocate(64, stream=stream)
+    b.used_on(other)
+    b.copy_from(mr.under.allocate(64, stream=other), stream=other)
+    del b
+    assert settled(mr.freed, 1)
+    assert mr.freed.pop()[2] == StreamView(stream)
+    assert mr.alive == {}
+
+
+def test_a_device_takes_a_resource(stream: Any) -> None:
+    d = Device(0)
+    assert d.memory_resource == DeviceMemoryResource(0)
+    mr = Mine()
+    d.memory_resource = mr
+    try:
+        assert d.memory_resource is mr
+        with d.allocate(32, stream=stream) as b:
+            assert b.memory_resource is mr
+        assert len(mr.freed) == 1
+        with d.allocate(32, stream=stream, kind="device") as b:
+            assert b.memory_resource == DeviceMemoryResource(0)
+        with pytest.raises(TypeError):
+            d.memory_resource = 5  # type: ignore[assignment]
+    finally:
+        d.memory_resource = DeviceMemoryResource(0)
+    assert d.memory_resource is not mr
+    with d.allocate(32, stream=stream) as b:
+        assert b.memory_resource == DeviceMemoryResource(0)
+
+
+def test_memory_of_others(stream: Any) -> None:
+    theirs = Device(0).allocate(64, stream=stream)
+    theirs.fill(9, stream=stream)
+
+    class Owner:
+        pass
+
+    owner = Owner()
+    gone = weakref.ref(owner)
+    b = Buffer.from_handle(theirs.handle, 64, owner=owner)
+    del owner
+    assert b.owner is gone()
+    assert b.memory_resource is None
+    assert (b.handle, b.device_id, b.is_host_accessible) == (theirs.handle, 0, False)
+    view = StridedMemoryView.from_buffer(b, (64,), dtype="uint8")
+    assert read(view, stream) == [9] * 64
+    b.set_deallocation_stream(stream)
+    b.used_on(stream)
+    b.close(stream)
+    assert gone() is not None, "a view keeps the owner"
+    del view
+    assert all(gone() is None for _ in [gc.collect()])
+    bare = Buffer.from_handle(theirs.handle, 64)
+    assert bare.owner is None
+    assert bare.memory_resource is None
+    with pytest.raises(ValueError, match="destination"):
+        bare.copy_to(stream=stream)
+    bare.close()
+    with pytest.raises(handoff.ClosedError):
+        _ = bare.handle
+    assert read(StridedMemoryView.from_buffer(theirs, (64,), dtype="uint8"), stream) == [9] * 64
+    assert Buffer.from_handle(0, 0).size == 0
+
+
+def test_host_memory_of_others(stream: Any) -> None:
+    host = (ctypes.c_uint8 * 64)(*range(64))
+    b = Buffer.from_handle(ctypes.addressof(host), 64, owner=host)
+    assert (b.device_id, b.is_host_accessible, b.is_managed) == (-1, True, False)
+    if not real_gpu():
+        assert not b.is_device_accessible
+    view = StridedMemoryView.from_buffer(b, (64,), dtype="uint8")
+    assert (view.device_id, memoryview(view).tolist()) == (-1, list(range(64)))
+    d = Device(0).allocate(64, stream=stream)
+    d.copy_from(b, stream=stream)
+    assert read(StridedMemoryView.from_buffer(d, (64,), dtype="uint8"), stream) == list(range(64))
+
+
+def orphan(mr: Any, size: int, stream: Any) -> int:
+    """The address of memory of a resource that no buffer owns: the driver refused to take it back."""
+    b = mr.allocate(size, stream=stream)
+    address: int = b.handle
+    _core._inject("cuMemFreeAsync:1:999,cuMemFreeHost:1:999,cuMemFree:1:999")
+    try:
+        with contextlib.suppress(handoff.DriverError):
+            b.close()
+    finally:
+        _core._inject("")
+    return address
+
+
+@pytest.mark.skipif(real_gpu(), reason="a GPU takes back what it is given")
+@pytest.mark.parametrize("how", ["from_handle", "deallocate"])
+def test_memory_comes_back_to_a_resource_of_ours(how: str, stream: Any) -> None:
+    for mr in (DeviceMemoryResource(0, {}), DeviceMemoryResource(0, {"max_size": 1 << 24})):
+        address = orphan(mr, 256, stream)
+        assert mr.attributes.used_mem_current >= 256
+        if how == "deallocate":
+            mr.deallocate(address, 256, stream=stream)
+        else:
+            b = Buffer.from_handle(address, 256, mr, stream=stream)
+            assert (b.handle, b.size, b.device_id) == (address, 256, 0)
+            assert b.memory_resource == mr
+            assert type(b.owner) is type(None)
+            b.fill(2, stream=stream)
+            assert read(StridedMemoryView.from_buffer(b, (256,), dtype="uint8"), stream) == [2] * 256
+            b.close()
+        stream.sync()
+        _core._flush()
+        assert mr.attributes.used_mem_current == 0
+        mr.deallocate(0, 0, stream=stream)
+
+
+def test_copy_to_a_new_buffer(stream: Any) -> None:
+    for mr in (
+        DeviceMemoryResource(0),
+        DeviceMemoryResource(0, {}),
+        LegacyPinnedMemoryResource(),
+        ManagedMemoryResource(),
+    ):
+        a = mr.allocate(128, stream=stream)
+        a.fill(6, stream=stream)
+        b = a.copy_to(stream=stream)
+        assert (b.memory_resource, b.size) == (mr, 128)
+        assert read(StridedMemoryView.from_buffer(b, (128,), dtype="uint8"), stream) == [6] * 128
+        assert a.copy_to(b, stream=stream) is b
+
+
+def test_pinned_memory_without_a_stream() -> None:
+    with LegacyPinnedMemoryResource().allocate(8) as b:
+        assert b.is_host_accessible
+
+
+def test_bad_arguments(stream: Any) -> None:
+    mr = Mine()
+    b = Device(0).allocate(16, stream=stream)
+    with pytest.raises(ValueError, match="not both"):
+        Buffer.from_handle(b.handle, 16, mr, object())
+    with pytest.raises(ValueError, match="no mr"):
+        Buffer.from_handle(b.handle, 16, stream=stream)
+    with pytest.raises(TypeError, match="MemoryResource"):
+        Buffer.from_handle(b.handle, 16, "pool")  # type: ignore[arg-type]
+    for address, size in ((-1, 16), (1 << 64, 16), (b.handle, -1), (0, 16)):
+        with pytest.raises((ValueError, OverflowError)):
+            Buffer.from_handle(address, size)
+    with pytest.raises((TypeError, ValueError)):
+        Buffer.from_handle("here", 16)
+    with pytest.raises((ValueError, OverflowError)):
+        Buffer.from_handle(-1, 16, mr)
+    assert mr.freed == [], "what was refused stays the caller's"
+    base = MemoryResource()
+    for f in (
+        lambda: base.allocate(1, stream=stream),
+        lambda: base.deallocate(1, 1, stream=stream),
+        lambda: base.device_id,
+        lambda: base.is_device_accessible,
+        lambda: base.is_host_accessible,
+    ):
+        with pytest.raises(TypeError):
+            f()
+    assert not base.is_managed
+    for mr2 in (DeviceMemoryResource(0), PinnedMemoryResource(), ManagedMemoryResource()):
+        with pytest.raises(TypeError):
+            mr2.allocate(16, stream=None)  # type: ignore[arg-type]
