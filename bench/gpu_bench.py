@@ -256,13 +256,52 @@ def view_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
     }  # fmt: skip
     sync = torch.cuda.synchronize
 
-    def row(name: str, code: str, target: float) -> Row:
-        sides = [synced(statement(code.format(v=v), names), sync) for v in ("ours", "theirs")]
+    def row(name: str, code: str, target: float, behind: Any = None) -> Row:
+        """A view that is dropped at once; with a stream given, work on it lasts as long as each batch."""
+        if behind is None:
+            sides = [synced(statement(code.format(v=v), names), sync) for v in ("ours", "theirs")]
+            return Row(name, sides[0], "cuda.core", sides[1], target)
+        sides = [
+            queued(code.format(v=v), names, sync, handoff.StreamView(behind)) for v in ("ours", "theirs")
+        ]
         return Row(name, sides[0], "cuda.core", sides[1], target)
 
+    def kept(name: str, target: float) -> Row:
+        """Views of a whole batch stay alive until it is over."""
+
+        def side(v: Any) -> Side:
+            def once() -> float:
+                n = 1000
+                took = timeit.timeit(
+                    "keep(f(t, -1))", globals={"f": v.from_dlpack, "t": t, "keep": [].append}, number=n
+                )
+                return took / n * 1e9
+
+            return once
+
+        return Row(name, side(names["ours"]), "cuda.core", side(names["theirs"]), target)
+
+    def on_stream(r: Row) -> Row:
+        """The row with PyTorch working on a stream that somebody made."""
+
+        def within(side: Side) -> Side:
+            def once() -> float:
+                with torch.cuda.stream(b):
+                    return side()
+
+            return once
+
+        return Row(r.name, within(r.ours), r.peer, within(r.peer_side), r.target)
+
+    default, b = torch.cuda.default_stream(), torch.cuda.Stream()
+    ordered = "{v}.from_dlpack(t, stream_ptr=s)"
     rows = [
         row("view of a PyTorch tensor, no order", "{v}.from_dlpack(t, stream_ptr=-1)", 0.5),
-        row("view of a PyTorch tensor, ordered", "{v}.from_dlpack(t, stream_ptr=s)", 0.4),
+        kept("view of a PyTorch tensor, no order, kept", 0.5),
+        row("view of a PyTorch tensor, ordered, nothing pending", ordered, 0.4),
+        row("view of a PyTorch tensor, ordered, work pending", ordered, 0.4, default),
+        on_stream(row("view of a PyTorch tensor of a stream, ordered, nothing pending", ordered, 0.4)),
+        on_stream(row("view of a PyTorch tensor of a stream, ordered, work pending", ordered, 0.4, b)),
     ]
     cupy = optional("cupy")
     if cupy is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,21 @@ def test_statement_is_per_run() -> None:
     short = statement("pass", {}, batch_s=0.002)()
     long = statement("sum(r)", {"r": range(20000)}, batch_s=0.002)()
     assert 0 < short < long < 1e8
+
+
+def test_a_slow_first_call_does_not_shorten_the_batches() -> None:
+    """What a first call loads is not what a batch is measured by."""
+    calls: list[int] = []
+
+    def job() -> None:
+        if not calls:
+            time.sleep(0.01)
+        calls.append(1)
+
+    side = statement("job()", {"job": job}, batch_s=0.001)
+    before = len(calls)
+    side()
+    assert len(calls) - before > 10
 
 
 def test_importing_runs_in_a_fresh_interpreter() -> None:
