@@ -115,6 +115,8 @@ func child(mode string) int {
 	switch mode {
 	case "cache":
 		return cacheProcess()
+	case "headers":
+		return headersProcess()
 	case "faults":
 		return faultsProcess()
 	}

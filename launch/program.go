@@ -130,7 +130,7 @@ func (p *Program) Check() (log string, err error) {
 		if err != nil {
 			return "", fmt.Errorf("launch: %s: %w", op, err)
 		}
-		if err := j.toolkitHeaders(); err != nil {
+		if _, err := j.headers(l); err != nil {
 			return "", fmt.Errorf("launch: %s: %w", op, err)
 		}
 		j.options = append(j.options, "-fdevice-syntax-only")
@@ -177,11 +177,13 @@ func (j *job) compiler(op string) (run func() (*ObjectCode, error), toolchain st
 		if err != nil {
 			return nil, "", fmt.Errorf("launch: %s: %w", op, err)
 		}
-		if err := j.toolkitHeaders(); err != nil {
+		headers, err := j.headers(l)
+		if err != nil {
 			return nil, "", fmt.Errorf("launch: %s: %w", op, err)
 		}
 		major, minor := l.Version()
-		return func() (*ObjectCode, error) { return j.nvrtc(op, l, j.output) }, fmt.Sprintf("nvrtc %d.%d %s", major, minor, identity(l.Path())), nil
+		toolchain = fmt.Sprintf("nvrtc %d.%d %s%s", major, minor, identity(l.Path()), headers)
+		return func() (*ObjectCode, error) { return j.nvrtc(op, l, j.output) }, toolchain, nil
 	case LanguageNVVM:
 		l, err := nvvm.Load()
 		if err != nil {
@@ -290,28 +292,6 @@ func (j *job) nvrtcOptions() []string {
 		kind = "compute_"
 	}
 	return slices.Concat(j.p.o.nvrtc(kind+j.arch, j.target), j.options)
-}
-
-// toolkitHeaders adds the toolkit's include directories.
-func (j *job) toolkitHeaders() error {
-	if !j.p.o.ToolkitHeaders {
-		return nil
-	}
-	seen := make(map[string]bool)
-	for _, name := range []string{"cudart", "cccl"} {
-		at, err := pathfinder.Default().Headers(name)
-		if err != nil {
-			if name == "cudart" {
-				return err
-			}
-			continue // CCCL is a package of its own
-		}
-		if !seen[at.Path] {
-			j.options = append(j.options, "-I"+at.Path)
-		}
-		seen[at.Path] = true
-	}
-	return nil
 }
 
 // output takes what the target is.

@@ -81,6 +81,11 @@ type ProgramOptions struct {
 	// ToolkitHeaders finds the headers of the toolkit and puts their directory
 	// at the end of IncludePaths.
 	ToolkitHeaders bool
+	// BundledHeaders does so with the headers that NVRTC carries since CUDA 13.3
+	// (cuda_fp16.h, CCCL and the like), which are unpacked once into the directory
+	// handoff/headers of os.UserCacheDir. It needs no toolkit, and excludes
+	// ToolkitHeaders.
+	BundledHeaders bool
 
 	// RelocatableDeviceCode makes code that is to be linked with other code.
 	RelocatableDeviceCode Toggle
@@ -257,6 +262,9 @@ func (o *ProgramOptions) check() error {
 	if o.OptInfo != "" && o.OptInfo != "inline" {
 		return bad(`OptInfo is %q, not "inline"`, o.OptInfo)
 	}
+	if o.BundledHeaders && o.ToolkitHeaders {
+		return bad("BundledHeaders excludes ToolkitHeaders")
+	}
 	for name := range o.Define {
 		if name == "" || strings.ContainsAny(name, "=\n") {
 			return bad("cannot define a macro %q", name)
@@ -300,6 +308,7 @@ func (o *ProgramOptions) foreign() string {
 		{"PreInclude", len(o.PreInclude) > 0},
 		{"SourceInclude", o.SourceInclude != 0},
 		{"ToolkitHeaders", o.ToolkitHeaders},
+		{"BundledHeaders", o.BundledHeaders},
 		{"RelocatableDeviceCode", o.RelocatableDeviceCode != 0},
 		{"ExtensibleWholeProgram", o.ExtensibleWholeProgram},
 		{"DeviceOptimize", o.DeviceOptimize != 0},

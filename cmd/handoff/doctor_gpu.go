@@ -234,6 +234,14 @@ func (d *diagnosis) needs() []need {
 	orToolkit := func(packages string) string {
 		return "pip install " + packages + " (names of CUDA 13), or name a toolkit by CUDA_PATH"
 	}
+	carried := false // the headers that NVRTC has with it
+	for _, f := range d.Toolkit {
+		var major, minor int
+		if f.Name == "nvrtc" && f.Kind == "library" {
+			_, _ = fmt.Sscanf(f.Version, "%d.%d", &major, &minor)
+			carried = major > 13 || major == 13 && minor >= 3
+		}
+	}
 	cuda := d.Driver.OK && d.Driver.Provider == string(driver.ProviderCUDA)
 	gpu := cuda && len(d.Devices) > 0
 	type part struct {
@@ -258,8 +266,8 @@ func (d *diagnosis) needs() []need {
 	add("streams, memory and kernels on a GPU", "install NVIDIA's driver, or set HANDOFF_DRIVER=soft for the software device",
 		part{"CUDA driver", cuda}, part{"a device", gpu})
 	add("compiling CUDA C++", orToolkit("nvidia-cuda-nvrtc"), part{"nvrtc", lib("nvrtc")})
-	add("CUDA C++ that includes cuda_fp16.h and the like", orToolkit("nvidia-cuda-runtime nvidia-cuda-cccl"),
-		part{"nvrtc", lib("nvrtc")}, part{"headers of cudart", has("headers", "cudart")}, part{"headers of cccl", has("headers", "cccl")})
+	add("CUDA C++ that includes cuda_fp16.h and the like", orToolkit("nvidia-cuda-runtime nvidia-cuda-cccl")+"; NVRTC 13.3 has them with it",
+		part{"nvrtc", lib("nvrtc")}, part{"headers of cudart", carried || has("headers", "cudart")}, part{"headers of cccl", carried || has("headers", "cccl")})
 	add("linking, link-time optimization, PTX to machine code", orToolkit("nvidia-nvjitlink")+"; else a GPU's driver links, without LTO",
 		part{"nvJitLink", lib("nvJitLink")})
 	add("compiling NVVM IR", orToolkit("nvidia-nvvm"), part{"nvvm", lib("nvvm")}, part{"libdevice", has("bitcode", "device")})
