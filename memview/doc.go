@@ -25,8 +25,8 @@
 // access through strides, [At], [Set], [Values], [Items] and [Pointers] for any
 // number of axes. The methods [StridedMemoryView.Float64At] and its relatives
 // convert from and to every numeric dtype. Elements of 4 and 6 bits work packed
-// and padded. [Copy] moves elements between any two layouts; nothing else
-// copies, except what says so in its name. [StridedMemoryView.View] reads
+// and padded. [Copy] moves elements between any two layouts, and [Convert] into
+// another dtype, which no copy does; nothing else copies, except what says so in its name. [StridedMemoryView.View] reads
 // memory as another type.
 //
 // # Ownership

@@ -206,3 +206,30 @@ func ExampleLayout_Offsets() {
 	// Output:
 	// 0 10 1 11
 }
+
+// No copy changes a dtype: Convert does, and says where a number does not fit.
+func ExampleConvert() {
+	src, err := memview.FromSlice([]float64{1, 2, 2.5})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	dst, err := memview.Make(dlpack.Float16, 3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(errors.Is(memview.Copy(dst, src), dlpack.ErrDType))
+	fmt.Println(memview.Convert(dst, src), dst)
+	whole, err := memview.Make(dlpack.Int8, 3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(memview.Convert(whole, src))
+	// Output:
+	// true
+	// <nil> float16[3] on cpu:0
+	// [  1   2 2.5]
+	// memview: convert: the float64 at [2] is no int8: integer overflow
+}

@@ -295,3 +295,100 @@ func (v *StridedMemoryView) forNumbers(f func(number) bool) {
 	v.layout.walk(func(off int64) bool { return f(v.numberAt(p, off)) })
 	runtime.KeepAlive(v)
 }
+
+// putNumber writes an element as a number of v's dtype, which is numeric, and says whether that has it. p is
+// the address that offsets count from.
+func (v *StridedMemoryView) putNumber(p unsafe.Pointer, off int64, n *number) bool {
+	c := n.c
+	if n.kind != complexNumber {
+		f, _ := n.float64()
+		c = complex(f, 0)
+	}
+	switch v.dtype.Code {
+	case dlpack.CodeComplex, dlpack.CodeBcomplex:
+		return v.putComplex(p, off, c)
+	case dlpack.CodeInt, dlpack.CodeUInt, dlpack.CodeBool:
+		switch n.kind {
+		case intNumber:
+			return v.setInt(off, uint64(n.i), n.i < 0) == nil
+		case uintNumber, boolNumber:
+			return v.setInt(off, n.u, false) == nil
+		}
+	}
+	x := real(c)
+	if imag(c) != 0 {
+		return false
+	}
+	if u, ok := floatBits(v.dtype, x); ok {
+		v.putBits(p, off, u)
+		return true
+	}
+	switch {
+	case x != math.Trunc(x) || x < -1<<63 || x >= 1<<64:
+		return false
+	case x >= 1<<63:
+		return v.setInt(off, uint64(x), false) == nil
+	}
+	return v.setInt(off, uint64(int64(x)), x < 0) == nil
+}
+
+// rowConverter returns what converts n elements of src from an offset on to v's, and says how many it has
+// converted and whether all of them were numbers of v's dtype.
+func (v *StridedMemoryView) rowConverter(src *StridedMemoryView) func(to, from, n, toStep, fromStep int64) (int64, bool) {
+	p, q := v.pointer(), src.pointer()
+	switch v.dtype {
+	case dlpack.Float32:
+		if f := floatRow[float32](src.dtype, p, q); f != nil {
+			return f
+		}
+	case dlpack.Float64:
+		if f := floatRow[float64](src.dtype, p, q); f != nil {
+			return f
+		}
+	}
+	return func(to, from, n, toStep, fromStep int64) (int64, bool) {
+		for i := range n {
+			x := src.numberAt(q, from)
+			if !v.putNumber(p, to, &x) {
+				return i, false
+			}
+			to += toStep
+			from += fromStep
+		}
+		return n, true
+	}
+}
+
+// floatRow is the row converter from the dtypes that are Go's, nil for others.
+func floatRow[D float32 | float64](d dlpack.DataType, p, q unsafe.Pointer) func(to, from, n, toStep, fromStep int64) (int64, bool) {
+	switch d {
+	case dlpack.Int8:
+		return row[D, int8](p, q)
+	case dlpack.Int16:
+		return row[D, int16](p, q)
+	case dlpack.Int32:
+		return row[D, int32](p, q)
+	case dlpack.UInt8:
+		return row[D, uint8](p, q)
+	case dlpack.UInt16:
+		return row[D, uint16](p, q)
+	case dlpack.UInt32:
+		return row[D, uint32](p, q)
+	case dlpack.Float32:
+		return row[D, float32](p, q)
+	case dlpack.Float64:
+		return row[D, float64](p, q)
+	}
+	return nil
+}
+
+func row[D float32 | float64, S int8 | int16 | int32 | uint8 | uint16 | uint32 | float32 | float64](p, q unsafe.Pointer) func(to, from, n, toStep, fromStep int64) (int64, bool) {
+	d, s := int64(unsafe.Sizeof(D(0))), int64(unsafe.Sizeof(S(0)))
+	return func(to, from, n, toStep, fromStep int64) (int64, bool) {
+		for i := range n {
+			// SAFETY: elements of the arrays, see Layout.
+			storeAny(unsafe.Add(p, (to+i*toStep)*d), D(loadAny[S](unsafe.Add(q, (from+i*fromStep)*s))))
+		}
+		return n, true
+	}
+}
