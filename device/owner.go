@@ -87,10 +87,24 @@ func guard[T any](obj *T, o *owner) runtime.Cleanup {
 	}, o)
 }
 
+// flag is an [atomic.Bool] whose word C code can look at.
+type flag struct{ word uint32 }
+
+func (f *flag) Load() bool { return atomic.LoadUint32(&f.word) != 0 }
+
+// Swap sets or clears the flag and says what it was.
+func (f *flag) Swap(on bool) bool {
+	var n uint32
+	if on {
+		n = 1
+	}
+	return atomic.SwapUint32(&f.word, n) != 0
+}
+
 // object is the life cycle that all handles share.
 type object struct {
 	own    *owner
-	closed atomic.Bool
+	closed flag
 }
 
 // begin begins a use, if the object is open: the handle stays valid until exit.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/internal/gate"
@@ -300,6 +301,14 @@ func (s *Stream) Close() error {
 	streams.drop(s.key(), s)
 	s.number.Store(noPass)
 	s.passes.Retire(func() { s.own.ref() }, s.exit)
+	if d := s.ctx.dev.d; s.kind == stream.KindCreated && !d.OrdersDone() && s.own.ref() {
+		go func() { // a call waits for a full queue, say
+			defer s.exit()
+			for !d.OrdersDone() {
+				time.Sleep(pollSlow)
+			}
+		}()
+	}
 	return s.own.dispose()
 }
 
@@ -505,6 +514,16 @@ func (s *Stream) Wait(o stream.StreamLike) error {
 func (s *Stream) waitStream(other *Stream) error {
 	const op = "wait for stream"
 	if s.kind == stream.KindCreated && other.kind == stream.KindCreated && s.handle != other.handle {
+		// What every exchange pays: uses are not counted, see Close.
+		res, ok := s.ctx.dev.d.OrderOpenStreams(other.ctx.handle, other.handle, s.handle, &other.closed.word, &s.closed.word)
+		runtime.KeepAlive(other)
+		runtime.KeepAlive(s)
+		if ok {
+			if res != driver.Success {
+				return s.fail(op, res)
+			}
+			return nil
+		}
 		// Without the care for threads, and without defers: nothing here panics.
 		if !s.begin() {
 			return closed(op)
@@ -513,7 +532,7 @@ func (s *Stream) waitStream(other *Stream) error {
 			s.exit()
 			return closed(op)
 		}
-		res := s.ctx.dev.d.OrderStreams(other.ctx.handle, other.handle, s.ctx.handle, s.handle, false)
+		res = s.ctx.dev.d.OrderStreams(other.ctx.handle, other.handle, s.ctx.handle, s.handle, false)
 		other.exit()
 		s.exit()
 		if res != driver.Success {

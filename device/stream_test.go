@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/device/soft"
 	"github.com/go-handoff/handoff/internal/leak"
 	"github.com/go-handoff/handoff/internal/testdriver"
 	"github.com/go-handoff/handoff/stream"
@@ -305,7 +306,7 @@ func ignore(err, expected error) error {
 func TestCloseWhileOthersWait(t *testing.T) {
 	d := open(t, 0)
 	a := newStream(t, d)
-	for range 50 {
+	for i := range 100 {
 		before := device.Stats().Streams
 		b, err := d.NewStream(nil)
 		require.NoError(t, err)
@@ -326,12 +327,46 @@ func TestCloseWhileOthersWait(t *testing.T) {
 			}()
 		}
 		close(start)
+		if i%2 == 1 {
+			runtime.Gosched()
+		}
 		require.NoError(t, b.Close())
 		wg.Wait()
-		require.Equal(t, before, device.Stats().Streams)
+		require.Eventually(t, func() bool { return device.Stats().Streams == before }, time.Minute, time.Millisecond)
 		require.ErrorIs(t, a.Wait(b), device.ErrClosed)
+		require.ErrorIs(t, b.Wait(a), device.ErrClosed)
 	}
 	require.NoError(t, a.Synchronize(soon(t)))
+}
+
+// TestCloseDoesNotWaitForWaits: the handle stays until a call that has begun is
+// over, however long that takes, and closing does not wait for it.
+func TestCloseDoesNotWaitForWaits(t *testing.T) {
+	if testdriver.Real() {
+		t.Skip("a call is made slow on the software device")
+	}
+	d := open(t, 0)
+	a, b := newStream(t, d), newStream(t, d)
+	require.NoError(t, b.Wait(a)) // its event is in the pool from now on
+	c, err := d.NewStream(nil)
+	require.NoError(t, err)
+	before := soft.LiveObjects().Streams
+	slow, err := soft.Inject(soft.Fault{API: "cuStreamWaitEvent", Nth: 1, Delay: 200 * time.Millisecond})
+	require.NoError(t, err)
+	defer slow.Remove()
+	done := make(chan error)
+	go func() { done <- c.Wait(a) }()
+	require.Eventually(t, func() bool { return slow.Hits() > 0 }, time.Minute, 10*time.Microsecond)
+	require.NoError(t, c.Close())
+	select {
+	case <-done:
+		t.Fatal("closing has waited for the call")
+	default:
+	}
+	require.Equal(t, before, soft.LiveObjects().Streams, "destroyed while it is used")
+	require.ErrorIs(t, c.Wait(a), device.ErrClosed)
+	require.NoError(t, <-done, "it had begun before")
+	require.Eventually(t, func() bool { return soft.LiveObjects().Streams == before-1 }, time.Minute, time.Millisecond)
 }
 
 func TestSynchronizeCancelled(t *testing.T) {

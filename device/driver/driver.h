@@ -106,6 +106,7 @@ typedef struct ho_driver {
 	ho_cuda_table t;
 	int version;  /* of cuDriverGetVersion */
 	int resolved; /* entry points found */
+	int provided; /* by this program, not by a library */
 #ifdef HO_GO_VIEW /* as with ho_cuda_table */
 	ho_word key, next;
 #else
@@ -143,6 +144,18 @@ typedef struct ho_ret_pair {
 
 /* Makes stream b of ctx_b wait for what is queued on stream a of ctx_a now. */
 ho_result ho_order(ho_driver *d, ho_context ctx_a, ho_stream a, ho_context ctx_b, ho_stream b, unsigned flags);
+/* What ho_order_open says where the long way has to be gone. */
+enum { HO_ORDER_LONG = -1 };
+/* ho_order of two created streams of ctx_a and any other context, which others
+ * may close meanwhile: *closed_a and *closed_b are not 0 from then on, and before
+ * the handle is given back ho_orders_done is asked. Nothing is counted: whoever
+ * is in such a call has the event of a place in hand. HO_ORDER_LONG if a stream is
+ * closed, no event is free, or the driver refused for a reason to look into. */
+ho_result ho_order_open(ho_driver *d, ho_context ctx_a, ho_stream a, ho_stream b, const uint32_t *closed_a,
+			const uint32_t *closed_b);
+/* Whether all calls that may not have seen that a stream is closed are over; waits
+ * for a few microseconds. */
+int ho_orders_done(ho_driver *d);
 /* Event edges that ho_order has made, of all drivers of the process. */
 uint64_t ho_edges(void);
 /* An event without timing from the pool, recorded on a stream. */

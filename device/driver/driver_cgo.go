@@ -77,6 +77,22 @@ func (d *Driver) OrderStreams(ctxA ContextHandle, a StreamHandle, ctxB ContextHa
 	return Result(C.ho_order(d.c, C.ho_context(ctxA), C.ho_stream(a), C.ho_context(ctxB), C.ho_stream(b), flags))
 }
 
+// OrderOpenStreams is [Driver.OrderStreams] for two different created streams
+// that others may close meanwhile, without a count of their uses. Who closes
+// one sets its flag, atomically, and gives the handle back once [Driver.OrdersDone].
+// ok is false where the long way has to be gone: the streams are to be kept,
+// and ordered by OrderStreams.
+func (d *Driver) OrderOpenStreams(ctxA ContextHandle, a, b StreamHandle, closedA, closedB *uint32) (res Result, ok bool) {
+	// SAFETY: words that lie in objects of the caller, read for the time of the call.
+	st := C.ho_order_open(d.c, C.ho_context(ctxA), C.ho_stream(a), C.ho_stream(b),
+		(*C.uint32_t)(unsafe.Pointer(closedA)), (*C.uint32_t)(unsafe.Pointer(closedB)))
+	return Result(st), st != C.HO_ORDER_LONG
+}
+
+// OrdersDone says whether no [Driver.OrderOpenStreams] runs any more that may
+// not have seen a flag that is set now. It waits for a few microseconds.
+func (d *Driver) OrdersDone() bool { return C.ho_orders_done(d.c) != 0 }
+
 // EdgesMade returns how many event edges the process has made by
 // [Driver.OrderStreams], and by C code of this module.
 func EdgesMade() int64 { return int64(C.ho_edges()) }

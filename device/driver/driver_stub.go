@@ -36,6 +36,19 @@ func (d *Driver) OrderStreams(ctxA ContextHandle, a StreamHandle, ctxB ContextHa
 	return resultNoDriver
 }
 
+// OrderOpenStreams is [Driver.OrderStreams] for two different created streams
+// that others may close meanwhile, without a count of their uses. Who closes
+// one sets its flag, atomically, and gives the handle back once [Driver.OrdersDone].
+// ok is false where the long way has to be gone: the streams are to be kept,
+// and ordered by OrderStreams.
+func (d *Driver) OrderOpenStreams(ctxA ContextHandle, a, b StreamHandle, closedA, closedB *uint32) (res Result, ok bool) {
+	return resultNoDriver, false
+}
+
+// OrdersDone says whether no [Driver.OrderOpenStreams] runs any more that may
+// not have seen a flag that is set now. It waits for a few microseconds.
+func (d *Driver) OrdersDone() bool { return true }
+
 // EdgesMade returns how many event edges the process has made by
 // [Driver.OrderStreams], and by C code of this module.
 func EdgesMade() int64 { return 0 }

@@ -143,6 +143,7 @@ ho_driver *ho_driver_from_table(const void *table)
 	d = find(table);
 	if (d == NULL && (d = calloc(1, sizeof(*d))) != NULL) {
 		memcpy(&d->t, table, sizeof(d->t));
+		d->provided = 1;
 		d = enter(d, table);
 	}
 	pthread_mutex_unlock(&lock);

@@ -47,8 +47,8 @@ static int lend(ho_event_rack *r, ho_event *out)
 {
 	for (int i = 0; r != NULL && i < HO_POOL_EVENTS; i++) {
 		ho_event e = atomic_load_explicit(&r->events[i], memory_order_relaxed);
-		if (e > LENT && atomic_compare_exchange_strong_explicit(&r->events[i], &e, LENT, memory_order_acq_rel,
-									memory_order_relaxed)) {
+		/* Sequentially consistent: see ho_order_open. */
+		if (e > LENT && atomic_compare_exchange_strong(&r->events[i], &e, LENT)) {
 			*out = e;
 			return i;
 		}
@@ -153,6 +153,15 @@ static ho_stream plain(ho_stream s)
 	return s == 0 ? HO_STREAM_LEGACY : s;
 }
 
+/* Whether that is the answer. Any failure is looked into on the long way, except
+ * what a capture refuses: that has ended the capture, and what comes after says
+ * nothing more. */
+static int told(ho_result st)
+{
+	return st == HO_CUDA_SUCCESS ||
+	       (st >= HO_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && st <= HO_CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+}
+
 /* The order of two created streams, with a pooled event: no context is needed.
  * Says 0 if the long way has to be gone. An event is in the pool only if every
  * entry point that is called here was there. */
@@ -175,10 +184,46 @@ static int order_created(ho_driver *d, ho_context ctx_a, ho_stream a, ho_stream 
 	if (*st == HO_CUDA_SUCCESS)
 		*st = d->t.cuStreamWaitEvent(b, e, 0);
 	give_back(r, place, e, *st == HO_CUDA_SUCCESS);
-	/* Any failure is looked into on the long way, except what a capture refuses:
-	 * that has ended the capture, and what comes after says nothing more. */
-	return *st == HO_CUDA_SUCCESS ||
-	       (*st >= HO_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && *st <= HO_CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+	return told(*st);
+}
+
+/* Who closes a stream sets the flag and then looks who is in; who comes in takes a
+ * place and then looks at the flag. One of them sees the other. */
+ho_result ho_order_open(ho_driver *d, ho_context ctx_a, ho_stream a, ho_stream b, const uint32_t *closed_a,
+			const uint32_t *closed_b)
+{
+	ho_event_rack *r = rack(d, ctx_a, 0);
+	ho_event e;
+	ho_result st = HO_ORDER_LONG;
+	int place = lend(r, &e);
+
+	if (place < 0)
+		return st;
+	if (!__atomic_load_n(closed_a, __ATOMIC_SEQ_CST) && !__atomic_load_n(closed_b, __ATOMIC_SEQ_CST)) {
+		st = d->t.cuEventRecord(e, a);
+		if (st == HO_CUDA_SUCCESS)
+			st = d->t.cuStreamWaitEvent(b, e, 0);
+	}
+	give_back(r, place, e, st == HO_CUDA_SUCCESS);
+	return told(st) ? st : HO_ORDER_LONG;
+}
+
+int ho_orders_done(ho_driver *d)
+{
+	int turns = 0;
+
+	for (int i = 0; i < HO_POOL_CONTEXTS; i++) {
+		ho_event_rack *r = &d->racks[i];
+		if (atomic_load(&r->ctx) == 0)
+			continue;
+		for (int j = 0; j < HO_POOL_EVENTS; j++) {
+			uint64_t n = atomic_load(&r->made[j]);
+			while (atomic_load(&r->events[j]) == LENT && atomic_load(&r->made[j]) == n)
+				if (++turns > 1000)
+					return 0;
+		}
+	}
+	return 1;
 }
 
 static ho_result made(ho_driver *d, ho_result st)
