@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -126,10 +128,70 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, count["s"], count["f"])
 	require.Equal(t, 1, count["i"])
 
+	t.Run("picture", func(t *testing.T) { requirePicture(t, out+".html", &tr) })
+
 	// The record can be drawn again.
 	again := filepath.Join(dir, "again")
 	require.Equal(t, 0, run([]string{"trace", "--from", out + ".jsonl", "-o", again}, &stdout, &stderr))
 	require.FileExists(t, again+".html")
+}
+
+// requirePicture runs the page's script and looks at what it draws.
+func requirePicture(t *testing.T, page string, tr *trace) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("needs node, to run the script of the page")
+	}
+	b, err := exec.Command(node, filepath.Join("testdata", "draw.js"), page).Output()
+	require.NoError(t, err)
+	var drawn struct {
+		Order, Time, Quiet      []map[string]string
+		Verdict, Counts, Detail string
+	}
+	require.NoError(t, json.Unmarshal(b, &drawn))
+	require.Equal(t, "1 missing edge", drawn.Verdict)
+	require.Contains(t, drawn.Counts, fmt.Sprintf("%d pieces of work", len(tr.Ops)))
+	require.Contains(t, drawn.Detail, tr.Ops[0].What)
+	for _, shapes := range [][]map[string]string{drawn.Order, drawn.Time, drawn.Quiet} {
+		count := map[string]int{}
+		for _, s := range shapes {
+			for k, v := range s {
+				require.NotContains(t, v, "NaN", "%s of %v", k, s)
+				require.NotContains(t, v, "undefined", "%s of %v", k, s)
+			}
+			switch {
+			case s["title"] == "missing synchronization":
+				count["race"]++
+				require.Equal(t, "#d4161c", s["stroke"], "races are red")
+			case strings.HasPrefix(s["title"], "hand-over: "):
+				count["hand-over"]++
+			case s["title"] == "edge":
+				count["edge"]++
+			}
+			if s["name"] == "text" && s["font-weight"] == "600" {
+				count["lane"]++
+			}
+		}
+		require.Equal(t, 1, count["race"])
+		require.Positive(t, count["hand-over"])
+		require.Equal(t, 3, count["lane"], "the host, and two streams")
+	}
+	rects := func(shapes []map[string]string) (n, bad int) {
+		for _, s := range shapes {
+			if s["name"] == "rect" && s["rx"] != "" {
+				n++
+				if s["stroke"] == "#d4161c" {
+					bad++
+				}
+			}
+		}
+		return n, bad
+	}
+	n, bad := rects(drawn.Order)
+	require.Equal(t, len(tr.Ops), n, "a box for each piece of work")
+	require.Equal(t, 2, bad, "both sides of the race are red")
+	quiet, _ := rects(drawn.Quiet)
+	require.Less(t, quiet, n, "events can be left out")
 }
 
 func TestTraceOfNothing(t *testing.T) {
