@@ -300,7 +300,7 @@ func TestFaultWalk(t *testing.T) {
 	(&testdriver.Walk{
 		Operations: walkedViews,
 		Exempt: map[string]string{
-			"memory of the host": `At Bytes Copy CopyFromSlice CopyToSlice Fill Items PackedOf Pointers ReadBytes ReadSlice Set Slice Values
+			"memory of the host": `At Bytes Convert Copy CopyFromSlice CopyToSlice Fill Items PackedOf Pointers ReadBytes ReadSlice Set Slice Values
 				MatrixOf Matrix.* ReadMatrixOf ReadMatrix.* ReadVectorOf ReadVector.* VectorOf Vector.* FromArray FromArrays FromRows FromSlice
 				FromSliceLayout Make FromArrayInterface FromBuffer StridedMemoryView.ArrayInterface StridedMemoryView.Clone
 				StridedMemoryView.Complex128At StridedMemoryView.Float64At StridedMemoryView.Float64s StridedMemoryView.Int64At
