@@ -242,8 +242,10 @@ func (c *MemoryCache) Clear() {
 type layered []Cache
 
 // LayeredCache asks caches in order, the fastest first. An entry that a later
-// one has is given to those before it.
-func LayeredCache(caches ...Cache) Cache { return layered(slices.Clone(caches)) }
+// one has is given to those before it. Those that are nil are left out.
+func LayeredCache(caches ...Cache) Cache {
+	return layered(slices.DeleteFunc(slices.Clone(caches), func(c Cache) bool { return c == nil }))
+}
 
 // Get implements [Cache].
 func (l layered) Get(key CacheKey) ([]byte, error) {

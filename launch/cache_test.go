@@ -230,6 +230,9 @@ func TestDiskCacheUnusable(t *testing.T) {
 }
 
 func TestLayeredCache(t *testing.T) {
+	empty, err := launch.LayeredCache(nil, nil).Get(key(1))
+	require.NoError(t, err)
+	require.Nil(t, empty)
 	memory, d := launch.NewMemoryCache(0), disk(t, nil)
 	c := launch.LayeredCache(memory, d)
 	require.NoError(t, d.Put(key(1), entry(t, 10)))

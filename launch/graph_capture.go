@@ -292,6 +292,9 @@ func (c *Capture) end() (driver.GraphHandle, error) {
 // Record captures what f queues on s, in the relaxed mode. If f fails or
 // panics the capture is ended and dropped.
 func Record(s *device.Stream, f func(*Capture) error) (*Graph, error) {
+	if f == nil {
+		return nil, invalid("record: no function")
+	}
 	c, err := BeginCapture(s, CaptureRelaxed)
 	if err != nil {
 		return nil, err

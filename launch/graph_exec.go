@@ -276,7 +276,7 @@ func (x *GraphExec) Upload(s *device.Stream) error {
 // kept until x is closed.
 func (x *GraphExec) Update(g *Graph) error {
 	const op = "update executable graph"
-	if g == nil {
+	if g == nil || g.own == nil {
 		return invalid("%s: no graph", op)
 	}
 	defer x.exit()
@@ -421,7 +421,7 @@ func (x *GraphExec) SetHost(n Node, fn func()) error {
 // SetChild changes a child graph to another one with the same nodes and edges.
 func (x *GraphExec) SetChild(n Node, child *Graph) error {
 	const op = "update child graph"
-	if n.g == nil || child == nil || child.own == n.g.own {
+	if n.g == nil || child == nil || child.own == nil || child.own == n.g.own {
 		return invalid("%s: no node, or the child is nil or the graph itself", op)
 	}
 	defer x.exit()

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/go-handoff/handoff/device"
@@ -251,7 +252,7 @@ func hostParams(op string, fn func(), keep *holds) (p driver.HostNodeParams, err
 // later does not show.
 func (g *Graph) Child(child *Graph, deps ...Node) (Node, error) {
 	const op = "add child graph"
-	if child == nil || child.own == g.own {
+	if child == nil || child.own == nil || child.own == g.own {
 		return Node{}, invalid("%s: the child is nil, or the graph itself", op)
 	}
 	defer exitBoth(g.own, child.own)
@@ -327,6 +328,9 @@ func (g *Graph) Alloc(size int64, peers []*device.Device, deps ...Node) (Node, d
 	const op = "add allocation node"
 	if size <= 0 {
 		return Node{}, 0, invalid("%s: %d bytes", op, size)
+	}
+	if slices.Contains(peers, nil) {
+		return Node{}, 0, invalid("%s: a peer is nil", op)
 	}
 	dev := g.ctx.Device()
 	p := driver.MemAllocNodeParams{

@@ -365,6 +365,10 @@ func TestGraphUpdateHostChildEvent(t *testing.T) {
 	require.ErrorIs(t, x.SetEvent(host, e2), launch.ErrInvalidValue)
 	require.ErrorIs(t, x.SetChild(child, g), launch.ErrInvalidValue, "the graph itself")
 	require.ErrorIs(t, x.SetChild(child, nil), launch.ErrInvalidValue)
+	require.ErrorIs(t, x.SetChild(child, new(launch.Graph)), launch.ErrInvalidValue, "of no function of the package")
+	require.ErrorIs(t, x.Update(new(launch.Graph)), launch.ErrInvalidValue)
+	_, err = g.Child(new(launch.Graph))
+	require.ErrorIs(t, err, launch.ErrInvalidValue)
 	require.ErrorIs(t, x.SetChild(launch.Node{}, g), launch.ErrInvalidValue)
 	require.NoError(t, x.Launch(s))
 	require.Equal(t, []int32{11}, download[int32](t, s, a))
@@ -477,6 +481,10 @@ func TestGraphBadNodes(t *testing.T) {
 	require.ErrorIs(t, err, bad)
 	_, err = g.Instantiate(&launch.InstantiateOptions{AutoFreeOnLaunch: true, DeviceLaunch: true})
 	require.ErrorIs(t, err, bad)
+	_, _, err = g.Alloc(4, []*device.Device{nil})
+	require.ErrorIs(t, err, launch.ErrInvalidValue)
+	_, err = launch.Record(s, nil)
+	require.ErrorIs(t, err, launch.ErrInvalidValue)
 }
 
 func TestGraphCopiesBetweenDevices(t *testing.T) {
