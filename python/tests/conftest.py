@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import limit
 import pytest
 
 import handoff
@@ -24,12 +25,10 @@ def no_leaked_exports() -> Iterator[None]:
 
 @pytest.fixture
 def run() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a program in a fresh interpreter, with a time limit."""
+    """Run a program in a fresh interpreter, with a limit."""
 
     def run(code: str, timeout: float = 60, check: bool = True) -> subprocess.CompletedProcess[str]:
-        p = subprocess.run(
-            [sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, timeout=timeout
-        )
+        p = limit.run([sys.executable, "-X", "faulthandler", "-c", code], timeout=timeout)
         if check:
             assert p.returncode == 0, f"exit {p.returncode}\n{p.stdout}\n{p.stderr}"
         return p

@@ -14,6 +14,9 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "python" / "tests"))
+import limit  # noqa: E402
+
 OUT = ROOT / "build" / "test-ext"
 
 
@@ -61,12 +64,9 @@ def run(testmod_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     path = [str(testmod_path.parent), os.environ.get("PYTHONPATH", "")]
 
     def run(code: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return limit.run(
             [sys.executable, "-X", "faulthandler", "-c", code],
-            capture_output=True,
-            text=True,
             timeout=timeout,
-            check=False,
             stdin=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))} | env,
         )

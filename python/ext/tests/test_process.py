@@ -1,6 +1,6 @@
 """The life of a process that holds Go: workers, shutdown, threads, signals, debuggers, collectors, stacks.
 
-Each test is a program of its own with a time limit.
+Each test is a program of its own with a limit: see limit.py in python/tests.
 """
 
 from __future__ import annotations
@@ -297,15 +297,13 @@ def handler(number, frame):
 signal.signal(signal.{name}, handler)
 signal.setitimer(signal.{timer}, 0.001, 0.001)
 x = np.arange(1000.0); calls = 0
-end = time.monotonic() + {seconds}
-while time.monotonic() < end:
+while calls < 300 or seen < 300:
     assert testmod.total(x) == 499500
     assert testmod.call(lambda: 3) == 3
     assert testmod.wait(0.002) == "waited"
     assert sum(np.from_dlpack(testmod.arange(10))) == 45
     calls += 1
 signal.setitimer(signal.{timer}, 0)
-assert calls > 20 and seen > 20, (calls, seen)
 print("end")
 """
 
@@ -315,7 +313,7 @@ print("end")
 )
 def test_B383_signal_storm(run: Run, name: str, timer: str) -> None:
     """A handler of Python's runs every millisecond, also for the signal that profilers use."""
-    ended(run(STORM.format(name=name, timer=timer, seconds=2.0)), "end\n")
+    ended(run(STORM.format(name=name, timer=timer)), "end\n")
 
 
 def test_B377_child_processes_and_SIGCHLD(run: Run) -> None:
