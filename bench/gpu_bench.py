@@ -113,15 +113,15 @@ def driver_side(loop: Any, *args: int, sync: Any, behind: Any = None) -> Side:
     return once
 
 
-def floors(rows: list[Row], names: dict[str, Any], sync: Any) -> list[Row]:
+def floors(rows: list[Row], from_: Any, to: Any, sync: Any) -> list[Row]:
     """The rows, each that has one followed by its floor: the driver's calls alone against the same peer."""
     if not hasattr(gobench, "order_loop"):
         return rows
-    a, b = names["a"].handle, names["b"].handle
+    a, b = from_.handle, to.handle
     sides = {
         "order stream b after stream a, nothing pending": driver_side(gobench.order_loop, a, b, sync=sync),
         "order stream b after stream a, work pending": driver_side(
-            gobench.order_loop, a, b, sync=sync, behind=names["a"]
+            gobench.order_loop, a, b, sync=sync, behind=from_
         ),
         "allocate 1 KiB and free it in stream order": driver_side(gobench.alloc_loop, a, 1024, sync=sync),
     }
@@ -208,6 +208,13 @@ def stream_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
         "s2": device.create_stream(),
         "o": ours,
     }
+    # A stream that mostly is busy is asked less often: each case has its own.
+    busy: dict[str, Any] = {
+        "a": ours.create_stream(),
+        "b": ours.create_stream(),
+        "s1": device.create_stream(),
+        "s2": device.create_stream(),
+    }
     sync = torch.cuda.synchronize
     ours.allocate(1024, stream=names["a"]).close()  # the first one sets the pool up
     rows = [
@@ -227,9 +234,9 @@ def stream_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
         ),
         Row(
             "order stream b after stream a, work pending",
-            queued("b.wait(a)", names, sync, names["a"]),
+            queued("b.wait(a)", busy, sync, busy["a"]),
             "cuda.core",
-            queued("s2.wait(s1)", names, sync, names["s1"]),
+            queued("s2.wait(s1)", busy, sync, busy["s1"]),
             0.4,
         ),
         Row(
@@ -240,7 +247,7 @@ def stream_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:
             0.5,
         ),
     ]
-    return floors(rows, names, sync)
+    return floors(rows, names["a"], names["b"], sync)
 
 
 def view_rows(torch: Any, core: Any, left_out: list[str]) -> list[Row]:

@@ -86,9 +86,11 @@ HO_HIDDEN int ho_stream_order(const char *op, int dev, const ho_stream_ref *a, c
 /* Whether nothing is pending on a stream, as far as that can be told without harm
  * to a capture. */
 HO_HIDDEN int ho_stream_quiet(ho_driver *d, ho_context ctx, ho_stream s);
-/* Whether it pays to ask a stream that, and what it answered. GIL held. */
-HO_HIDDEN int ho_stream_ask(uint64_t handle);
-HO_HIDDEN void ho_stream_answered(uint64_t handle, int quiet);
+/* Whether it pays to ask stream a that, in place of ordering b after it at once,
+ * and what it answered. dev is a's device, or -1. GIL held; ask may give it up for a
+ * while, the first time on a device. */
+HO_HIDDEN int ho_stream_ask(ho_driver *d, int dev, const ho_stream_ref *a, const ho_stream_ref *b);
+HO_HIDDEN void ho_stream_answered(const ho_stream_ref *a, int quiet);
 /* 1 if both are one stream as far as the numbers tell. */
 HO_HIDDEN int ho_stream_same(const ho_stream_ref *a, const ho_stream_ref *b);
 /* 1 and *out if o is an open stream of ours that somebody created on the device

@@ -51,16 +51,16 @@ static int is_pending(const ho_view *v, const char *op)
 static int order_after(const char *op, int dev, const ho_stream_ref *from, const ho_stream_ref *to)
 {
 	ho_driver *d;
+	ho_stream_ref a = *from;
 
 	if (ho_stream_same(from, to))
 		return 0;
-	if (!ho_stream_ask(from->handle))
-		return ho_stream_order(op, dev, from, to);
-	uint64_t ctx = from->ctx;
-	if ((d = ho_gpu()) == NULL || (ctx == 0 && from->handle <= 2 && (ctx = ho_gpu_context(dev)) == 0))
+	if ((d = ho_gpu()) == NULL || (a.ctx == 0 && (a.ctx = ho_gpu_context(dev)) == 0))
 		return -1;
-	int quiet = ho_stream_quiet(d, (ho_context)ctx, (ho_stream)from->handle);
-	ho_stream_answered(from->handle, quiet);
+	if (!ho_stream_ask(d, dev, &a, to))
+		return ho_stream_order(op, dev, from, to);
+	int quiet = ho_stream_quiet(d, (ho_context)a.ctx, (ho_stream)a.handle);
+	ho_stream_answered(&a, quiet);
 	return quiet ? 0 : ho_stream_order(op, dev, from, to);
 }
 

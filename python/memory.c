@@ -34,6 +34,22 @@ static ho_PyTypeObject *device_base, *memory_base;
 static ho_PyTypeObject *buffer_type; /* handoff.Buffer, a subclass of memory_base */
 static int8_t pooled[DEVICES];       /* 1: own memory may come from the device's pool */
 
+/* Buffers that are gone, to be used again: a new one costs twice as much. GIL held. */
+static ho_memory *spare[16];
+static int spares;
+
+static ho_memory *new_memory(void)
+{
+	if (HO_UNLIKELY(spares == 0))
+		return (ho_memory *)ho_py.PyType_GenericAlloc(buffer_type, 0);
+	ho_memory *m = spare[--spares];
+	ho_py.PyObject_Init(&m->ob, buffer_type);
+	m->view = m->stream = NULL;
+	m->busy = 0;
+	ho_py.PyObject_GC_Track(m);
+	return m;
+}
+
 /* ---- Giving back -------------------------------------------------------- */
 
 /* Own memory goes back to the pool in the order of its stream. */
@@ -67,7 +83,10 @@ static void memory_dealloc(ho_PyObject *self)
 		ho_py.PyErr_Restore(kind, value, trace);
 	}
 	ho_xdecref(m->view);
-	ho_py.PyObject_GC_Del(self);
+	if (HO_LIKELY(type == buffer_type && spares < (int)(sizeof spare / sizeof spare[0])))
+		spare[spares++] = m;
+	else
+		ho_py.PyObject_GC_Del(self);
 	ho_py.Py_DecRef((ho_PyObject *)type);
 }
 
@@ -239,14 +258,20 @@ static ho_PyObject *allocate(ho_PyObject *self, ho_PyObject *const *args, ho_ssi
 	if (size_name == NULL && ((size_name = ho_py.PyUnicode_InternFromString("size")) == NULL ||
 	                          (kind_name = ho_py.PyUnicode_InternFromString("kind")) == NULL))
 		return NULL;
-	if (ho_parse("allocate", args, n, kwnames, params, 3, 1, 2, a) != 0)
+	if (HO_LIKELY(n == 1 && kwnames != NULL && ho_py.PyTuple_Size(kwnames) == 1 &&
+	              ho_py.PyTuple_GetItem(kwnames, 0) == ho_names.stream)) { /* as nearly all calls are */
+		a[0] = args[0];
+		a[1] = args[1];
+		a[2] = NULL;
+	} else if (ho_parse("allocate", args, n, kwnames, params, 3, 1, 2, a) != 0) {
 		return NULL;
+	}
 	if (HO_UNLIKELY(a[2] == NULL && ((ho_device_object *)self)->resource != NULL))
 		return of_resource(self, a[0], a[1]);
 	int kind = a[2] == NULL ? HO_MEMORY_DEVICE : kind_of(a[2]);
 	if (kind < 0 || ho_go_ok() != 0)
 		return NULL;
-	ho_memory *m = (ho_memory *)ho_py.PyType_GenericAlloc(buffer_type, 0);
+	ho_memory *m = new_memory();
 	if (m == NULL)
 		return NULL;
 	m->device = ((ho_device_object *)self)->id;
@@ -474,6 +499,8 @@ static ho_PyObject *set_buffer_type(ho_PyObject *m, ho_PyObject *cls)
 		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "not a subclass of _Memory");
 		return NULL;
 	}
+	while (spares > 0)
+		ho_py.PyObject_GC_Del(spare[--spares]);
 	ho_PyTypeObject *old = buffer_type;
 	buffer_type = (ho_PyTypeObject *)ho_newref(cls);
 	ho_xdecref((ho_PyObject *)old);

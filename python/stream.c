@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { LEGACY = 1, PER_THREAD = 2, CREATED = 3 };
 enum { LOWEST_ADDRESS = 4096 }; /* the first page holds no stream object */
@@ -359,32 +360,123 @@ int ho_stream_quiet(ho_driver *d, ho_context ctx, ho_stream s)
 	return quiet;
 }
 
-/* The stream that was asked last, and how often in a row it was busy: asking
- * costs a third of an event edge, so that one which mostly is busy is seldom
- * asked. */
-static struct {
-	uint64_t handle;
-	unsigned busy;
-} asked;
-enum { BUSY = 2, ASK_EVERY = 8 };
+/* ---- Whether to ask ----
+ *
+ * The question costs less than the edge that it may spare, or twice as much: that
+ * is a matter of the machine. It is measured, once a device. */
+enum { UNKNOWN, ASK, NEVER, MEASURE };
+enum { DEVICES = 64, TURNS = 8, PATIENCE = 100000 /* ns */ };
+static int8_t asking[DEVICES];
 
-int ho_stream_ask(uint64_t handle)
+static int64_t now(void)
 {
-	if (asked.handle != handle) {
-		asked.handle = handle;
-		asked.busy = 0;
-	}
-	return asked.busy < BUSY || ++asked.busy % ASK_EVERY == 0;
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-void ho_stream_answered(uint64_t handle, int quiet)
+static int64_t smaller(int64_t a, int64_t b)
 {
-	if (asked.handle != handle)
+	return a < b ? a : b;
+}
+
+/* Whether a stream that somebody created captures: then an edge from outside is
+ * an error that the driver has to tell. 1 also where that cannot be told. */
+static int captures(ho_driver *d, ho_context ctx, ho_stream s)
+{
+	ho_ret_cuStreamIsCapturing r = ho_call_cuStreamIsCapturing(&d->t, ctx, s);
+
+	return r.st != HO_CUDA_SUCCESS || r.o_status != HO_CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Asks a stream that is idle some times, and then makes the edge that is wanted as
+ * often; the least times count, which nobody has interrupted. Then it waits for
+ * what it has put on the stream, which the next question would find pending. */
+static int measured(ho_driver *d, const ho_stream_ref *a, const ho_stream_ref *b)
+{
+	ho_context ctx = (ho_context)a->ctx, other = (ho_context)(b->ctx != 0 ? b->ctx : a->ctx);
+	ho_stream from = (ho_stream)a->handle, to = (ho_stream)b->handle;
+	int64_t ask = INT64_MAX, edge = INT64_MAX, begin, end;
+
+	if (captures(d, ctx, from) || captures(d, other, to))
+		return MEASURE; /* another time */
+	for (int i = 0; i < TURNS; i++) {
+		begin = now();
+		if (!ho_stream_quiet(d, ctx, from))
+			return MEASURE;
+		ask = smaller(ask, now() - begin);
+	}
+	for (int i = 0; i < TURNS; i++) {
+		begin = now();
+		if (ho_order(d, ctx, from, other, to, 0) != HO_CUDA_SUCCESS)
+			return ASK; /* the caller hears of it */
+		edge = smaller(edge, now() - begin);
+	}
+	end = now() + PATIENCE;
+	while (!ho_stream_quiet(d, ctx, from) && now() < end)
+		;
+	return ask <= edge ? ASK : NEVER;
+}
+
+/* How often in a row a stream was busy when it was asked: one that mostly is
+ * busy is seldom asked, and then every time again once it was idle. Streams share
+ * the places, which costs an edge or a question too many. A number that hardly
+ * divides another: a loop of waits keeps its stream busy by its own edges, and is
+ * to be asked when it comes back from elsewhere, too. */
+static struct {
+	uint64_t handle;
+	uint32_t busy, calls;
+} asked[64];
+enum { BUSY = 2, ASK_EVERY = 17 };
+
+static uint32_t place_of(uint64_t handle)
+{
+	return (uint32_t)((handle >> 4 ^ handle >> 10) % (sizeof asked / sizeof asked[0]));
+}
+
+/* A new stream may have the handle of one that is gone. */
+static void forget(uint64_t handle)
+{
+	uint32_t i = place_of(handle);
+
+	if (asked[i].handle == handle)
+		asked[i].busy = 0;
+}
+
+int ho_stream_ask(ho_driver *d, int dev, const ho_stream_ref *a, const ho_stream_ref *b)
+{
+	int8_t *how = &asking[dev >= 0 && dev < DEVICES ? dev : 0];
+	uint32_t i = place_of(a->handle);
+
+	if (*how == NEVER)
+		return 0;
+	if (asked[i].handle != a->handle) {
+		asked[i].handle = a->handle;
+		asked[i].busy = asked[i].calls = 0;
+	}
+	if (asked[i].busy >= BUSY && ++asked[i].calls % ASK_EVERY != 0)
+		return 0;
+	if (HO_UNLIKELY(*how == UNKNOWN)) /* runs on the software device are to be alike */
+		*how = d->provided ? ASK : MEASURE;
+	if (HO_UNLIKELY(*how == MEASURE) && a->handle > PER_THREAD && b->handle > PER_THREAD && a->ctx != 0) {
+		int found;
+		HO_UNLOCKED(found = measured(d, a, b));
+		*how = (int8_t)found;
+	}
+	return *how != NEVER;
+}
+
+void ho_stream_answered(const ho_stream_ref *a, int quiet)
+{
+	uint32_t i = place_of(a->handle);
+
+	if (asked[i].handle != a->handle)
 		return; /* another thread asked another one */
 	if (quiet)
-		asked.busy = 0;
+		asked[i].busy = 0;
 	else
-		asked.busy += asked.busy < BUSY;
+		asked[i].busy += asked[i].busy < BUSY;
 }
 
 static uint64_t plain(uint64_t handle)
@@ -787,15 +879,6 @@ static ho_PyObject *sync(ho_PyObject *self, ho_PyObject *unused)
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 }
 
-/* Whether a stream that somebody created captures: then an edge from outside is
- * an error that the driver has to tell. 1 also where that cannot be told. */
-static int captures(ho_driver *d, ho_context ctx, ho_stream s)
-{
-	ho_ret_cuStreamIsCapturing r = ho_call_cuStreamIsCapturing(&d->t, ctx, s);
-
-	return r.st != HO_CUDA_SUCCESS || r.o_status != HO_CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 {
 	static const char op[] = "wait";
@@ -804,24 +887,24 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 	/* Two created streams whose places are known, as from the second time on:
 	 * nothing is looked up, and nothing of Go is entered. */
 	if (HO_LIKELY(is_stream(other) && settled((ho_stream_object *)self) && settled((ho_stream_object *)other))) {
-		const ho_stream_object *to = (ho_stream_object *)self, *from = (ho_stream_object *)other;
+		const ho_stream_ref to = ho_stream_of(self), from = ho_stream_of(other);
 		ho_driver *d = ho_gpu();
 		ho_result st = HO_CUDA_SUCCESS;
 		int ask, quiet = 0;
 		if (d == NULL)
 			return NULL;
-		if (from->handle == to->handle)
+		if (from.handle == to.handle)
 			return ho_newref(HO_NONE);
-		ask = ho_stream_ask(from->handle);
 		ho_stream_hold(self);
 		ho_stream_hold(other);
-		HO_UNLOCKED(quiet = ask && ho_stream_quiet(d, (ho_context)from->ctx, (ho_stream)from->handle) &&
-		                    !captures(d, (ho_context)to->ctx, (ho_stream)to->handle);
+		ask = ho_stream_ask(d, ((ho_stream_object *)other)->device, &from, &to);
+		HO_UNLOCKED(quiet = ask && ho_stream_quiet(d, (ho_context)from.ctx, (ho_stream)from.handle) &&
+		                    !captures(d, (ho_context)to.ctx, (ho_stream)to.handle);
 		            if (!quiet)
-		            	st = ho_order(d, (ho_context)from->ctx, (ho_stream)from->handle, (ho_context)to->ctx,
-		                              (ho_stream)to->handle, 0));
+		            	st = ho_order(d, (ho_context)from.ctx, (ho_stream)from.handle, (ho_context)to.ctx,
+		                              (ho_stream)to.handle, 0));
 		if (ask)
-			ho_stream_answered(from->handle, quiet);
+			ho_stream_answered(&from, quiet);
 		ho_stream_unhold(self);
 		ho_stream_unhold(other);
 		return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
@@ -1035,6 +1118,7 @@ static ho_PyObject *stream_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssiz
 		return NULL;
 	}
 	set_handle(s, made.handle);
+	forget(made.handle);
 	s->ctx = made.ctx;
 	s->key = made.key;
 	s->device = (int32_t)dev;
@@ -1042,7 +1126,6 @@ static ho_PyObject *stream_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssiz
 }
 
 /* What use_stream set, for each device. */
-enum { DEVICES = 64 };
 static _Thread_local uint64_t current[DEVICES];
 
 uint64_t ho_stream_current(int dev)
@@ -1102,7 +1185,30 @@ static ho_PyObject *stream_default(ho_PyObject *m, ho_PyObject *const *args, ho_
 	return ctx != 0 ? constant(per_thread ? PER_THREAD : LEGACY, ctx) : NULL;
 }
 
+/* _asking(how=None) -> how it is with device 0: a number of the enum above. It is set for all devices; MEASURE
+ * measures on the software device, too. For tests. */
+static ho_PyObject *set_asking(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	int8_t old = asking[0];
+	(void)m;
+
+	if (n > 0) {
+		long how = ho_py.PyLong_AsLong(args[0]);
+		if (how < UNKNOWN || how > MEASURE) {
+			if (!ho_py.PyErr_Occurred())
+				ho_py.PyErr_SetString(ho_py.PyExc_ValueError, "_asking(how): 0 to 3");
+			return NULL;
+		}
+		for (int i = 0; i < DEVICES; i++)
+			asking[i] = (int8_t)how;
+		for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
+			asked[i].busy = 0;
+	}
+	return ho_py.PyLong_FromLong(old);
+}
+
 static ho_PyMethodDef functions[] = {
+	{ "_asking", FAST(set_asking), HO_METH_FASTCALL, NULL },
 	{ "_stream_new", FAST(stream_new), HO_METH_FASTCALL, NULL },
 	{ "_stream_default", FAST(stream_default), HO_METH_FASTCALL, NULL },
 	{ "_use_stream", FAST(use_stream), HO_METH_FASTCALL, NULL },

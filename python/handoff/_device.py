@@ -94,6 +94,8 @@ class Device(_core._DeviceBase):
     runs, as array libraries do. NoDriverError where there is no driver.
     """
 
+    __slots__ = ("__weakref__", "_default", "_texts")
+
     _texts: dict[int, str]
     _default: StreamView | None
 

@@ -32,6 +32,16 @@ def calls_of(api: str) -> Iterator[Callable[[], bool]]:
         _core._inject("")
 
 
+ASK, NEVER, MEASURE = 1, 2, 3
+
+
+@pytest.fixture(autouse=True)
+def asks() -> Iterator[None]:
+    _core._asking(ASK)
+    yield
+    _core._asking(ASK)
+
+
 @pytest.fixture
 def view(device: Device, stream: Any) -> Iterator[StridedMemoryView]:
     b = device.allocate(64, stream=stream)
@@ -41,7 +51,7 @@ def view(device: Device, stream: Any) -> Iterator[StridedMemoryView]:
 
 
 def test_none_when_nothing_is_pending(view: StridedMemoryView, stream: Any, other: Any) -> None:
-    for _ in range(20):  # also after a time when something was
+    for _ in range(40):  # also after a time when something was
         stream.sync()
         StridedMemoryView.from_dlpack(view, other)
     with calls_of("cuEventRecord") as called:
@@ -59,7 +69,7 @@ def test_counting_counts(view: StridedMemoryView, stream: Any, other: Any, gate:
 
 
 def test_one_when_something_is(view: StridedMemoryView, stream: Any, other: Any, gate: Any, device: Device) -> None:
-    for _ in range(20):  # busy every time, so that the stream is not asked every time
+    for _ in range(40):  # busy every time, so that the stream is seldom asked
         with gate(stream) as opened:
             handoff.Buffer.fill(view.exporting_obj, 7, stream=stream)
             v = StridedMemoryView.from_dlpack(view, other)
@@ -87,7 +97,7 @@ def test_wait_makes_none_when_nothing_is_pending(stream: Any, other: Any) -> Non
 def test_wait_makes_one_when_something_is(stream: Any, other: Any, gate: Any) -> None:
     other.wait(stream)
     stream.sync()
-    for _ in range(20):  # busy every time, so that the stream is not asked every time
+    for _ in range(40):  # busy every time, so that the stream is seldom asked
         with gate(stream) as opened:
             with calls_of("cuEventRecord") as called:
                 with suppress(handoff.DriverError):  # the call that is seen fails
@@ -97,3 +107,68 @@ def test_wait_makes_one_when_something_is(stream: Any, other: Any, gate: Any) ->
             assert not other.is_done
             opened()
         other.sync()
+
+
+def test_nothing_is_asked_where_that_is_dear(view: StridedMemoryView, stream: Any, other: Any) -> None:
+    other.wait(stream)
+    _core._asking(NEVER)
+    for order in (lambda: other.wait(stream), lambda: StridedMemoryView.from_dlpack(view, other)):
+        stream.sync()
+        with calls_of("cuStreamQuery") as asked:
+            order()
+            assert not asked()
+        with calls_of("cuEventRecord") as recorded:
+            with suppress(handoff.DriverError):  # the call that is seen fails
+                order()
+            assert recorded()
+    assert read(StridedMemoryView.from_dlpack(view, other), other) == [3] * 64
+
+
+@pytest.mark.parametrize("how", ["wait", "view"])
+def test_the_question_is_measured_once(view: StridedMemoryView, stream: Any, other: Any, gate: Any, how: str) -> None:
+    other.wait(stream)
+    order = {"wait": lambda: other.wait(stream), "view": lambda: StridedMemoryView.from_dlpack(view, other)}[how]
+    stream.sync()
+    _core._asking(MEASURE)
+    with gate(stream) as opened:
+        order()
+        assert _core._asking() == MEASURE, "what is pending makes a difference"
+        assert not other.is_done
+        opened()
+    stream.sync()
+    other.sync()
+    order()
+    found = _core._asking()
+    assert found in (ASK, NEVER)
+    with gate(stream) as opened:
+        order()
+        assert not other.is_done
+        opened()
+    other.sync()
+    assert _core._asking() == found
+
+
+def test_a_failed_measurement_is_none(stream: Any, other: Any) -> None:
+    other.wait(stream)
+    _core._asking(MEASURE)
+    stream.sync()
+    _core._inject("cuEventRecord:1+:2")
+    try:
+        other.wait(stream)  # nothing is pending, and what failed nobody wanted
+    finally:
+        _core._inject("")
+    assert _core._asking() == ASK
+
+
+def test_a_busy_stream_is_seldom_asked(stream: Any, other: Any, gate: Any) -> None:
+    other.wait(stream)
+    stream.sync()
+    with gate(stream):
+        for _ in range(80):
+            other.wait(stream)
+        _core._inject("cuStreamQuery:1000000:1")  # counts, and never fails
+        for _ in range(64):
+            other.wait(stream)
+        calls = json.loads(_core._inject(""))["calls"]
+    other.sync()
+    assert 1 <= calls <= 4

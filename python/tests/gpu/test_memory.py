@@ -52,6 +52,47 @@ def test_allocate(name: str, stream: Any) -> None:
     assert b.is_closed
 
 
+def test_objects_are_used_again(device: Device, stream: Any) -> None:
+    device.allocate(64, stream=stream).close()
+    gone = []
+    for i in range(200):
+        held = [device.allocate(64 + k, stream=stream) for k in range(i % 20)]
+        refs = [weakref.ref(b, gone.append) for b in held]
+        assert [b.size for b in held] == [64 + k for k in range(i % 20)]
+        assert not any(b.is_closed or b.is_managed or b.is_host_accessible for b in held)
+        if held:
+            view = StridedMemoryView.from_buffer(held[0], (64,), dtype="uint8")
+            held[0].fill(i, stream=stream)
+            held[-1].close()
+            assert held[-1].is_closed
+            with pytest.raises(handoff.ClosedError):
+                _ = held[-1].handle
+            if len(held) > 1:
+                assert read(view, stream) == [i] * 64
+        before = len(gone)
+        del held
+        view = None  # which keeps what it is of
+        assert len(gone) == before + len(refs)
+        assert all(r() is None for r in refs)
+    pinned = device.allocate(32, stream=stream, kind="pinned")
+    assert pinned.is_host_accessible and pinned.device_id == -1  # noqa: PT018
+
+
+def test_arguments_of_allocate(device: Device, stream: Any) -> None:
+    assert device.allocate(size=64, stream=stream).size == 64
+    assert device.allocate(64, kind="device", stream=stream).size == 64
+    for wrong in (
+        lambda: device.allocate(64),
+        lambda: device.allocate(stream=stream),
+        lambda: device.allocate(64, stream),
+        lambda: device.allocate(64, size=64, stream=stream),
+        lambda: device.allocate(64, other=stream),
+        lambda: device.allocate(64, 64, stream=stream),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+
+
 def test_resources_differ() -> None:
     assert len({f() for f in MAKE.values()}) == 3  # pinned memory has two names
     if len(Device.get_all_devices()) > 1:

@@ -262,8 +262,10 @@ def test_under_capture(stream: Any) -> None:
     assert u.unique().tolist() == [3]
 
 
-def test_capture_of_another_stream_is_left_alone(stream: Any) -> None:
+@pytest.mark.parametrize("asking", [1, 2, 3], ids=["ask", "never", "measure"])
+def test_capture_of_another_stream_is_left_alone(stream: Any, asking: int) -> None:
     # B231: in global mode, a question about any stream invalidates the capture.
+    before = handoff._core._asking(asking)
     v = StridedMemoryView.from_dlpack(torch.arange(8, device="cuda"), stream)
     other = handoff.Device().create_stream()
     t = torch.zeros(N, device="cuda", dtype=torch.int32)
@@ -272,11 +274,37 @@ def test_capture_of_another_stream_is_left_alone(stream: Any) -> None:
     with torch.cuda.graph(g):
         t.add_(1)
         w = StridedMemoryView.from_dlpack(v, other)
+        other.wait(stream)
         t.add_(1)
     g.replay()
     torch.cuda.synchronize()
     assert t.unique().tolist() == [2]
     assert read(w, other) == list(range(8))
+    handoff._core._asking(before)
+
+
+def test_no_measurement_under_capture(stream: Any) -> None:
+    other = handoff.Device().create_stream()
+    other.wait(stream)
+    t = torch.zeros(N, device="cuda", dtype=torch.int32)
+    torch.cuda.synchronize()
+    before = handoff._core._asking(3)
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        here = StridedMemoryView.from_dlpack(t, stream).producer_stream
+        assert here is not None
+        stream.wait(here)
+        assert stream.is_capturing
+        other.wait(stream)
+        assert other.is_capturing
+        assert handoff._core._asking() == 3, "measured where every edge is one of the graph"
+        torch.cuda.current_stream().wait_stream(torch.cuda.ExternalStream(stream.handle))
+        torch.cuda.current_stream().wait_stream(torch.cuda.ExternalStream(other.handle))
+    g.replay()
+    torch.cuda.synchronize()
+    other.wait(stream)
+    assert handoff._core._asking() in (1, 2)
+    handoff._core._asking(before)
 
 
 def test_export_under_use_stream(streams: Any, stream: Any) -> None:
