@@ -6,8 +6,9 @@
 Threads take random exchanges: arrays of every installed library into Go, arrays of Go into every
 library, views that outlive their call, streams and memory of the software device (or of a GPU, with
 HANDOFF_DRIVER=cuda), exceptions and panics. Every value is looked at. Meanwhile driver calls fail at
-random; an exchange may then end with a DriverError, and nothing else may differ. Half of the time goes to
-the same in Go, without Python (TestSoak of package launch), with kernels and graphs.
+random; an exchange may then end with a DriverError, and nothing else may differ. The software device hunts
+for missing synchronization all the time. Half of the time goes to the same in Go, without Python (TestSoak
+of package launch), with kernels and graphs.
 
 What is random comes from HANDOFF_SOAK_SEED, which is printed. At the end are the counts: exchanges, bytes,
 errors injected, leaks, the growth of resident memory. The last line is "N passed, N failed", one for each
@@ -25,6 +26,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -36,6 +38,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "build" / "ext"))
 if __name__ == "__main__" and "HANDOFF_DRIVER" not in os.environ:
     os.environ["HANDOFF_DRIVER"] = "soft"  # Go has read its environment when Python runs
+    # The software device hunts for missing synchronization: what it finds is a line of this file.
+    os.environ.setdefault("HANDOFF_SOFT_CHECK", str(Path(tempfile.mkdtemp()) / "races.jsonl"))
     os.execv(sys.executable, [sys.executable, *sys.argv])
 
 import gobench  # noqa: E402
@@ -244,6 +248,7 @@ class Device:
         n, value = r.choice([16, 64, 1024, 65536]), r.randint(0, 255)
         memory = r.choice(["device", "device", "pinned", "managed"])
         b = self.device.allocate(n, stream=s, kind=memory)
+        b.used_on(q)  # it is, also where a call fails that would have waited for q
         b.fill(value, stream=s)
         v: Any = StridedMemoryView.from_buffer(b, (n,), dtype="uint8")
         kind = r.randrange(4)
@@ -271,6 +276,7 @@ class Device:
         k = r.choice([4, 16, 32])
         a = np.arange(k * k, dtype=np.uint16).reshape(k, k)
         b = self.device.allocate(2 * k * k, stream=s)
+        b.used_on(q)
         turned = StridedMemoryView.from_buffer(b, (k, k), (1, k), dtype="uint16")
         turned.copy_from(a, s)
         q.wait(s)
@@ -278,7 +284,6 @@ class Device:
         StridedMemoryView.from_buffer(b, (k, k), dtype="uint16").copy_to(back, q)
         q.sync()
         check(np.array_equal(np.asarray(back), a.T), "turned on the device")
-        b.used_on(q)
         return 4 * k * k
 
     def to_the_host(self, r: random.Random) -> int:
@@ -407,6 +412,14 @@ class Soak:
         return seen
 
 
+def races() -> list[str]:
+    """What the hunt has found."""
+    file = Path(os.environ.get("HANDOFF_SOFT_CHECK", ""))
+    if not file.is_absolute() or not file.exists():
+        return []
+    return [json.loads(line)["text"] for line in file.read_text().splitlines()]
+
+
 def resident() -> int:
     """Bytes of resident memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -487,12 +500,14 @@ def in_python(seconds: float, seed: int) -> list[tuple[str, bool]]:
         (f"reference counts changed: {changed or 'none'}", not changed),
         (f"resident memory grew by {grown / (1 << 20):+.2f} MiB over the second half", grown < GROWTH),
         ("errors were injected", real or faults.injected > 0),
+        ("missing synchronization: " + ("\n".join(races()) or "none"), not races()),
     ]
 
 
 def in_go(seconds: float, seed: int) -> list[tuple[str, bool]]:
     """The same without Python."""
     env = os.environ | {"HANDOFF_SOAK": f"{seconds:.1f}s", "HANDOFF_SOAK_SEED": str(seed)}
+    env.pop("HANDOFF_SOFT_CHECK", None)  # the test hunts by itself
     if env["HANDOFF_DRIVER"] == "soft":  # which the test takes by itself
         del env["HANDOFF_DRIVER"]
     limit = f"{seconds + 300:.0f}s"
