@@ -25,8 +25,9 @@ PROGRAMS = {
     "strided_views/gpu.py": r"^gpu: 1024 elements(.|\n)*^refused: ",
 }
 
-# Those that want a device run on the software one where the environment names no driver.
-DRIVER = {"HANDOFF_DRIVER": os.environ.get("HANDOFF_DRIVER", "soft")}
+# Those that want a device run on the software one where the environment names no driver; it hunts
+# for missing synchronization and says what it finds.
+DRIVER = {"HANDOFF_DRIVER": os.environ.get("HANDOFF_DRIVER", "soft"), "HANDOFF_SOFT_CHECK": "1"}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -45,6 +46,7 @@ def test_program(program: str) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(PROGRAMS[program], done.stdout, re.MULTILINE), done.stdout
+    assert "missing synchronization" not in done.stderr, done.stderr
 
 
 def test_every_program_is_listed() -> None:
