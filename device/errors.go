@@ -3,10 +3,10 @@ package device
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 
 	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/dlpack"
 )
 
 // Errors reported by this package. Test for them with [errors.Is]; they are
@@ -23,7 +23,7 @@ var (
 	// device the feature.
 	ErrNotSupported = driver.ErrNotSupported
 	// ErrClosed means that a value was used after Close.
-	ErrClosed = fs.ErrClosed
+	ErrClosed = dlpack.ErrClosed
 	// ErrOutOfMemory means that the device has no memory left.
 	ErrOutOfMemory = driver.ErrOutOfMemory
 	// ErrNotReady means that work is not done yet, or an event not recorded.

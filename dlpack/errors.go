@@ -34,8 +34,9 @@ var (
 	// ErrReadOnly means that memory must not be written, or that this fact
 	// cannot be expressed in the form that was asked for.
 	ErrReadOnly = errors.New("read-only memory")
-	// ErrClosed means that a value was used after its release.
-	ErrClosed = fs.ErrClosed
+	// ErrClosed means that a value was used after its release. It is
+	// [fs.ErrClosed], too.
+	ErrClosed error = closedError{}
 	// ErrCopy means that a copy would be needed and is forbidden, or that a
 	// copy was asked for and cannot be made.
 	ErrCopy = errors.New("copy not possible")
@@ -50,6 +51,13 @@ var (
 	// feature.
 	ErrNotSupported = errors.New("not supported")
 )
+
+// closedError is fs.ErrClosed in words that are not about files.
+type closedError struct{}
+
+func (closedError) Error() string { return "used after it was closed" }
+
+func (closedError) Is(target error) bool { return target == fs.ErrClosed }
 
 // RuleError says which rule of a protocol was broken, and how.
 type RuleError struct {
@@ -72,7 +80,7 @@ func (e *RuleError) Error() string {
 		b.WriteString(": ")
 		b.WriteString(e.Detail)
 	}
-	if e.Rule != "" {
+	if e.Rule != "" && !e.passedOn() {
 		b.WriteString(" (")
 		b.WriteString(e.Rule)
 		b.WriteString(")")
@@ -82,6 +90,12 @@ func (e *RuleError) Error() string {
 		b.WriteString(e.Err.Error())
 	}
 	return b.String()
+}
+
+// passedOn says whether the rule is that of the error inside, which names it.
+func (e *RuleError) passedOn() bool {
+	var inner *RuleError
+	return errors.As(e.Err, &inner) && inner.Rule == e.Rule
 }
 
 // Unwrap returns the kind of error.

@@ -3,10 +3,10 @@ package launch
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 
 	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/dlpack"
 )
 
 // Errors reported by this package. Test for them with [errors.Is]; they are
@@ -17,7 +17,7 @@ var (
 	// ErrNotSupported means that the driver or a library lacks the feature.
 	ErrNotSupported = driver.ErrNotSupported
 	// ErrClosed means that a value was used after Close.
-	ErrClosed = fs.ErrClosed
+	ErrClosed = dlpack.ErrClosed
 	// ErrInvalidValue means that an argument or option is out of range.
 	ErrInvalidValue = driver.ErrInvalidValue
 	// ErrCompile means that the compiler refused a program. The error is a

@@ -68,6 +68,9 @@ func FromCAI(i *cai.Interface, owner Owner, order stream.Order, opts *CAIOptions
 	if owner.kind == ownerNone {
 		return StridedMemoryView{}, errNoOwner(op)
 	}
+	if i == nil {
+		return StridedMemoryView{}, fail(op, "", dlpack.ErrNull, "no interface")
+	}
 	if err := i.Check(); err != nil {
 		return StridedMemoryView{}, fail(op, "", err, "")
 	}

@@ -14,8 +14,12 @@ import (
 var ErrIndex = errors.New("index out of range")
 
 // fail builds the error of a broken rule. Callers pass finished text, so that
-// nothing is formatted before there is a failure. rule may be empty.
+// nothing is formatted before there is a failure. rule may be empty: it is that of err then, if that names one.
 func fail(op, rule string, err error, detail string) error {
+	var inner *dlpack.RuleError
+	if rule == "" && errors.As(err, &inner) {
+		rule = inner.Rule
+	}
 	return &dlpack.RuleError{Rule: rule, Op: "memview: " + op, Detail: detail, Err: err}
 }
 

@@ -12,6 +12,9 @@ import (
 // Everything that cannot be a flat array of numbers is refused, with the
 // number of the rule: see [cai.Buffer.Desc].
 func FromBuffer(b *cai.Buffer, owner Owner) (StridedMemoryView, error) {
+	if b == nil {
+		return StridedMemoryView{}, fail("buffer", "", dlpack.ErrNull, "no buffer")
+	}
 	d, err := b.Desc(dlpack.CPU)
 	if err != nil {
 		return StridedMemoryView{}, fail("buffer", "", err, "")
@@ -26,6 +29,9 @@ func FromBuffer(b *cai.Buffer, owner Owner) (StridedMemoryView, error) {
 //
 // Errors are those of [cai.ArrayInterface.Desc] and [FromDesc].
 func FromArrayInterface(a *cai.ArrayInterface, owner Owner, opts *cai.DTypeOptions) (StridedMemoryView, error) {
+	if a == nil {
+		return StridedMemoryView{}, fail("array interface", "", dlpack.ErrNull, "no interface")
+	}
 	d, err := a.Desc(dlpack.CPU, opts)
 	if err != nil {
 		return StridedMemoryView{}, fail("array interface", "", err, "")

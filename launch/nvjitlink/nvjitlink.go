@@ -37,7 +37,6 @@ package nvjitlink
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"runtime"
 	"strconv"
 	"strings"
@@ -54,7 +53,7 @@ var (
 	// something.
 	ErrNotSupported = dlpack.ErrNotSupported
 	// ErrClosed means that a Linker was used after Close.
-	ErrClosed = fs.ErrClosed
+	ErrClosed = dlpack.ErrClosed
 	// ErrNoOutput means that a link has no output of a kind.
 	ErrNoOutput = errors.New("no such output")
 )

@@ -37,7 +37,6 @@ package nvrtc
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"runtime"
 	"strconv"
 
@@ -52,7 +51,7 @@ var (
 	// ErrNotSupported means that this NVRTC, or this build, lacks something.
 	ErrNotSupported = dlpack.ErrNotSupported
 	// ErrClosed means that a Program was used after Close.
-	ErrClosed = fs.ErrClosed
+	ErrClosed = dlpack.ErrClosed
 	// ErrNoOutput means that a program has no output of a kind, because it was
 	// not compiled, or with other options.
 	ErrNoOutput = errors.New("no such output")

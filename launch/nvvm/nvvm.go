@@ -36,7 +36,6 @@ package nvvm
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 
@@ -51,7 +50,7 @@ var (
 	// ErrNotSupported means that this libNVVM, or this build, lacks something.
 	ErrNotSupported = dlpack.ErrNotSupported
 	// ErrClosed means that a Program was used after Close.
-	ErrClosed = fs.ErrClosed
+	ErrClosed = dlpack.ErrClosed
 	// ErrNoOutput means that a program was not compiled.
 	ErrNoOutput = errors.New("no such output")
 )
