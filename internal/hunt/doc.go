@@ -19,6 +19,7 @@
 // Work is checked in the order in which it was submitted, so the reports of a run are a
 // function of what was submitted and do not depend on when the device got to it. Work whose
 // accesses become known only when it has run (kernels, graphs) holds that order up, within a
-// limit. Each allocation keeps, by ranges of bytes, the last write and the reads since; the number of ranges is
-// limited, the oldest are forgotten and counted.
+// limit. Each allocation keeps, by ranges of bytes, the last write and the reads since. What the host knew to be over
+// before the oldest work that has still to be checked was submitted cannot race with anything any more and is dropped as the
+// ranges grow in number; beyond that their number is limited, and the oldest are forgotten and counted.
 package hunt

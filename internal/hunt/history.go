@@ -233,7 +233,7 @@ func (h *Hunter) pass(r *region, by ref, in []Range) {
 				left.hi = at
 				add(left)
 				s.lo = at
-				old = append([]seg{s}, old[1:]...)
+				old[0] = s // it is replaced below anyway
 			}
 			if at < s.lo {
 				add(h.apply(r, seg{lo: at, hi: s.lo}, by))
@@ -243,7 +243,7 @@ func (h *Hunter) pass(r *region, by ref, in []Range) {
 				in.hi = end
 				add(h.apply(r, in, by))
 				s.lo = end
-				old = append([]seg{s}, old[1:]...)
+				old[0] = s // it is replaced below anyway
 				at = end
 				continue
 			}
