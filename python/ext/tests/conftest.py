@@ -58,17 +58,21 @@ def m(testmod_path: Path) -> ModuleType:
 
 @pytest.fixture
 def run(testmod_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a program in a fresh interpreter that can import testmod."""
+    """Run a program in a fresh interpreter that can import testmod; on the software device with the hunt."""
 
     # Where handoff is not installed it is found by that variable.
     path = [str(testmod_path.parent), os.environ.get("PYTHONPATH", "")]
 
     def run(code: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
-        return limit.run(
+        if env.get("HANDOFF_DRIVER") == "soft":
+            env = {"HANDOFF_SOFT_CHECK": "1"} | env
+        done = limit.run(
             [sys.executable, "-X", "faulthandler", "-c", code],
             timeout=timeout,
             stdin=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))} | env,
         )
+        assert "missing synchronization" not in done.stderr, done.stderr
+        return done
 
     return run
