@@ -37,6 +37,7 @@ FLAGS = [
     "-std=gnu11",
     "-Wall",
     "-Wextra",
+    "-Werror=incompatible-pointer-types",  # a hook of another type would be called wrongly
     "-Wno-unused-parameter",
     "-fno-sanitize-recover=undefined",
 ]

@@ -216,8 +216,9 @@ static void release_later(uintptr_t owner, uint64_t stream, uint64_t ctx, ho_gpu
 static long buffers; /* that are open */
 
 /* Memory that nothing can read. */
-static void buffer_new(int dev, int kind, int64_t size, uint64_t stream, uint64_t ctx, ho_gpu_made *made, ho_gpu_fault *f)
+static void buffer_new(int dev, int kind, uint64_t from, int64_t size, uint64_t stream, uint64_t ctx, ho_gpu_made *made, ho_gpu_fault *f)
 {
+	(void)from;
 	(void)stream;
 	if (size > 1 << 20 || dev > 1) {
 		f->kind = HO_FAULT_DRIVER;
