@@ -200,3 +200,55 @@ func ExampleNewGraph() {
 	fmt.Println(len(roots), kind, err)
 	// Output: 1 fill <nil>
 }
+
+// A node that no call on a stream makes, in the middle of a capture: here a
+// second graph, as it is.
+func ExampleCapture_Insert() {
+	s, k, err := increment()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+	defer k.Close()
+	b, err := s.Device().Allocate(4, s)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.Close()
+	inc := func(*launch.Capture) error {
+		return launch.Launch(s, launch.Config{Grid: launch.D1(1), Block: launch.D1(1)}, k, b, int32(1))
+	}
+	part, err := launch.Record(s, inc)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer part.Close()
+	g, err := launch.Record(s, func(c *launch.Capture) error {
+		if err := b.Fill32(10, s); err != nil {
+			return err
+		}
+		err := c.Insert(s, func(g *launch.Graph, after []launch.Node) ([]launch.Node, error) {
+			n, err := g.Child(part, after...)
+			return []launch.Node{n}, err
+		})
+		return errors.Join(err, inc(c))
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer g.Close()
+	x, err := g.Instantiate(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer x.Close()
+	p := make([]byte, 4)
+	err = errors.Join(x.Launch(s), b.CopyToHost(context.Background(), p, s))
+	fmt.Println(binary.NativeEndian.Uint32(p), err)
+	// Output: 12 <nil>
+}
