@@ -227,6 +227,13 @@ def check_suites() -> list[Suite]:
             "go",
             env={"GOEXPERIMENT": "cgocheck2"},
         ),
+        # As on a GPU with HANDOFF_CHECK: nothing fails of it, and it reports nothing.
+        Suite(
+            "test behind the checking layer",
+            [GO, "test", "-json", "-vet=off", "./stream", "./device", "./memview", "./launch"],
+            "go",
+            env={"HANDOFF_CHECK": "1"},
+        ),
     ]
     # The C code under AddressSanitizer and UBSan, with hostile input: what was kept, and a moment more.
     suites.append(Suite("fuzz targets in C", [PYTHON, "scripts/cfuzz.py", "3s"]))
