@@ -36,8 +36,13 @@
 // What kernels do is not known on a GPU: an address that a kernel gets counts as read, so that it
 // conflicts with copies into the memory, memsets and frees, not with other kernels. Memory of
 // other libraries is looked at from the moment at which it is handed over ([Driver.HandOver],
-// which package memview calls) until it is given back. Edges and work that other libraries make are not seen, nor are
+// which package memview calls) until it is given back; what is imported, opened or mapped, from the call that
+// does it. Where another library has allocated memory at an address at which this one had freed some, the driver's number of
+// the allocation tells. Edges and work that other libraries make are not seen, nor are
 // those inside of graphs, nor processes after a fork. The software device's own hunt (package soft) knows all of these.
+//
+// It costs a look at the call stack and a lock for every call: on an H200 2.0 µs for an event edge in place of
+// 0.34, 6.6 µs for a launch in place of 5.0, and 13 µs for allocating and freeing 1 KiB of a pool in place of 5.2.
 //
 // # Contexts and threads
 //
