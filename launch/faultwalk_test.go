@@ -322,6 +322,10 @@ var walkedLaunches = []testdriver.Operation{
 			})
 		}),
 	},
+	{Name: "GraphMemoryOf", Covers: []string{"ResetGraphMemory", "TrimGraphMemory"}, Do: func() error {
+		d := launches().d
+		return errors.Join(second(launch.GraphMemoryOf(d)), launch.ResetGraphMemory(d), launch.TrimGraphMemory(d))
+	}},
 	{Name: "Graph.Alloc", Covers: []string{"Graph.Free"}, Do: graphed(func(_ *walkLaunches, g *launch.Graph) error {
 		n, ptr, err := g.Alloc(64, nil)
 		if err != nil {

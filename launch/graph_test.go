@@ -752,6 +752,43 @@ func TestCapture(t *testing.T) {
 	require.Equal(t, int32(1), kept.Load())
 }
 
+func TestGraphMemory(t *testing.T) {
+	nothingHeld(t)
+	s := newStream(t, 0)
+	dev := s.Device()
+	require.NoError(t, launch.TrimGraphMemory(dev))
+	require.NoError(t, launch.ResetGraphMemory(dev))
+	before, err := launch.GraphMemoryOf(dev)
+	require.NoError(t, err)
+	g := newGraph(t, s)
+	n, ptr, err := g.Alloc(1<<20, nil)
+	require.NoError(t, err)
+	must(t)(g.Free(ptr, n))
+	x := instantiate(t, g)
+	require.NoError(t, x.Launch(s))
+	require.NoError(t, s.Synchronize(t.Context()))
+	m, err := launch.GraphMemoryOf(dev)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, m.UsedHigh, before.Used+1<<20)
+	require.GreaterOrEqual(t, m.ReservedHigh, m.UsedHigh)
+	require.GreaterOrEqual(t, m.Reserved, m.Used)
+	require.NoError(t, launch.ResetGraphMemory(dev))
+	m, err = launch.GraphMemoryOf(dev)
+	require.NoError(t, err)
+	require.Equal(t, m.Used, m.UsedHigh)
+	require.NoError(t, x.Close())
+	require.NoError(t, g.Close())
+	require.NoError(t, launch.TrimGraphMemory(dev))
+	m, err = launch.GraphMemoryOf(dev)
+	require.NoError(t, err)
+	require.Equal(t, before.Used, m.Used, "it went with the graph")
+	require.LessOrEqual(t, m.Reserved, before.Reserved)
+	_, err = launch.GraphMemoryOf(nil)
+	for _, err := range []error{err, launch.ResetGraphMemory(nil), launch.TrimGraphMemory(nil)} {
+		require.ErrorIs(t, err, launch.ErrInvalidValue)
+	}
+}
+
 // TestCaptureInsert puts a child graph and a node with a condition between captured kernels.
 func TestCaptureInsert(t *testing.T) {
 	nothingHeld(t)

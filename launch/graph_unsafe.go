@@ -37,3 +37,16 @@ func attributeList() ([]driver.LaunchAttribute, *cMemory) {
 	// SAFETY: C memory for that many elements.
 	return unsafe.Slice((*driver.LaunchAttribute)(m.ptr), maxAttributes), m
 }
+
+// graphMemory reads one attribute of the memory of graphs.
+func graphMemory(dev *device.Device, attr int32, to *uint64) driver.Result {
+	// SAFETY: a word without pointers, lent for the call.
+	return dev.Driver().DeviceGetGraphMemAttribute(dev.Handle(), attr, unsafe.Pointer(to))
+}
+
+// resetGraphMemory sets one attribute to 0, the only value there is.
+func resetGraphMemory(dev *device.Device, attr int32) driver.Result {
+	var zero uint64
+	// SAFETY: a word without pointers, lent for the call.
+	return dev.Driver().DeviceSetGraphMemAttribute(dev.Handle(), attr, unsafe.Pointer(&zero))
+}
