@@ -26,8 +26,10 @@ func GraphMemoryOf(dev *device.Device) (m GraphMemory, err error) {
 		attr int32
 		to   *uint64
 	}{
-		{driver.GraphMemAttrUsedMemCurrent, &m.Used}, {driver.GraphMemAttrUsedMemHigh, &m.UsedHigh},
-		{driver.GraphMemAttrReservedMemCurrent, &m.Reserved}, {driver.GraphMemAttrReservedMemHigh, &m.ReservedHigh},
+		{driver.GraphMemAttrUsedMemCurrent, &m.Used},
+		{driver.GraphMemAttrUsedMemHigh, &m.UsedHigh},
+		{driver.GraphMemAttrReservedMemCurrent, &m.Reserved},
+		{driver.GraphMemAttrReservedMemHigh, &m.ReservedHigh},
 	} {
 		if err := check(op, dev.Ordinal(), graphMemory(dev, f.attr, f.to)); err != nil {
 			return GraphMemory{}, err
