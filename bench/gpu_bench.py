@@ -134,48 +134,88 @@ def floors(rows: list[Row], from_: Any, to: Any, sync: Any) -> list[Row]:
     return both
 
 
-def go_rows(left_out: list[str]) -> list[Row]:
-    """Issue 3: calls from Go against the same driver calls in a C loop, of the device package's TestSpeed.
+class GoTest:
+    """Calls from Go against the same driver calls in a C loop: what a test of a Go package prints.
 
     Each round is a process of its own, which takes the two in turns and gives medians. That the Go
-    calls allocate nothing is part of that test.
+    calls allocate nothing is tested beside it. goals is empty where nothing can be measured.
     """
-    binary = BUILD / "bench" / "device.test"
-    if not binary.exists():
-        left_out.append("calls from Go: build/bench/device.test is not built")
-        return []
-    line = re.compile(r"^(.+): (\d+) (\d+) [\d.]+ \((?:goal ([\d.]+)|floor)\)$", re.M)
 
-    def measure() -> dict[str, tuple[float, float, float | None]]:
+    line = re.compile(r"^(.+): (\d+) (\d+) [\d.]+ \((?:goal ([\d.]+)|floor|for comparison)\)$", re.M)
+
+    def __init__(self, package: str, test: str, left_out: list[str]) -> None:
+        self.binary, self.test = BUILD / "bench" / f"{package}.test", test
+        self.runs: list[dict[str, tuple[float, float]]] = []
+        self.goals: dict[str, float | None] = {}
+        if not self.binary.exists():
+            left_out.append(f"calls from Go: {self.binary.relative_to(BUILD.parent)} is not built")
+            return
+        self.measure()
+        if not self.goals:
+            left_out.append(f"calls from Go: {test} measures with HANDOFF_DRIVER=cuda only")
+
+    def measure(self) -> None:
         out = subprocess.run(
-            [str(binary), "-test.run=TestSpeed$", "-test.v"],
+            [str(self.binary), f"-test.run=^{self.test}$", "-test.v"],
             capture_output=True,
             text=True,
-            check=False,  # what is slower than three times the goal fails as a test
+            check=False,  # what is far slower than the goal fails as a test
             stdin=subprocess.DEVNULL,
-            cwd=binary.resolve().parent,
+            cwd=self.binary.resolve().parent,
         ).stdout
-        return {m[1]: (float(m[2]), float(m[3]), float(m[4]) if m[4] else None) for m in line.finditer(out)}
+        lines = list(self.line.finditer(out))
+        self.goals = self.goals or {m[1]: float(m[4]) if m[4] else None for m in lines}
+        self.runs.append({m[1]: (float(m[2]), float(m[3])) for m in lines})
 
-    runs = [measure()]
-    if not runs[0]:
-        left_out.append("calls from Go: TestSpeed measures with HANDOFF_DRIVER=cuda only")
-
-    def side(name: str, which: Literal[0, 1]) -> Side:
-        """The figures of one row: a run measures all rows, so each reads the runs in turn."""
+    def side(self, name: str, which: Literal[0, 1]) -> Side:
+        """Figures of one row, Go's (0) or C's: a run measures all rows, so each reads the runs in turn."""
         calls = itertools.count()
 
         def once() -> float:
             i = next(calls)
-            if i == len(runs):
-                runs.append(measure())
-            return runs[i][name][which]
+            if i == len(self.runs):
+                self.measure()
+            return self.runs[i][name][which]
 
         return once
 
+    def rows(self) -> list[Row]:
+        return [
+            Row(f"Go: {name}", self.side(name, 0), "C loop", self.side(name, 1), goal, rounds=3)
+            for name, goal in self.goals.items()
+        ]
+
+
+def launch_rows(core: Any, left_out: list[str]) -> list[Row]:
+    """Issue 5: launches from Go, against a C loop and against cuda.core."""
+    go = GoTest("launch", "TestLaunchSpeed", left_out)
+    rows = go.rows()
+    if core is None or not rows:
+        return rows
+    device = core.Device()
+    device.set_current()
+    stream = device.create_stream()
+    numpy = optional("numpy")  # its scalars are what cuda.core takes soonest
+    source = 'extern "C" __global__ void two(float *p, int n) { if (n < 0) *p = 0; }'
+    options = core.ProgramOptions(std="c++17", arch=f"sm_{device.arch}")
+    names = {
+        "launch": core.launch,
+        "stream": stream,
+        "config": core.LaunchConfig(grid=1, block=1),
+        "kernel": core.Program(source, "c++", options).compile("cubin").get_kernel("two"),
+        "p": device.allocate(64, stream=stream),
+        "n": ctypes.c_int32(1) if numpy is None else numpy.int32(1),
+    }
+    launched = "burst, launch (pointer, int32)"
+
+    def row(name: str, which: Literal[0, 1], goal: float | None) -> Row:
+        peer = queued("launch(stream, config, kernel, p, n)", names, stream.sync)
+        return Row(name, go.side(launched, which), "cuda.core", peer, goal, rounds=3)
+
     return [
-        Row(f"Go: {name}", side(name, 0), "C loop", side(name, 1), goal, rounds=3)
-        for name, (_, _, goal) in runs[0].items()
+        *rows,
+        row("Go: launch (pointer, int32)", 0, 0.8),
+        row("Go: launch (pointer, int32): the driver's call in C", 1, None),
     ]
 
 
@@ -406,7 +446,8 @@ def main() -> int:
     core = optional("cuda.core")
     left_out: list[str] = []
     rows = [
-        *(go_rows(left_out) if opts.only == "" or "Go" in opts.only else []),
+        *(GoTest("device", "TestSpeed", left_out).rows() if opts.only == "" or "Go" in opts.only else []),
+        *(launch_rows(core, left_out) if opts.only == "" or "Go" in opts.only else []),
         *stream_rows(torch, core, left_out),
         *view_rows(torch, core, left_out),
         *call_rows(torch, left_out),
