@@ -10,7 +10,7 @@ typedef struct ho_event_object {
 	ho_context ctx;
 	uint64_t key;   /* of Go; 0: given back */
 	uint32_t holds; /* uses of the handle that outlast close() */
-	int8_t timing, blocking, recorded, closed;
+	int8_t timing, blocking, shared, recorded, closed;
 } ho_event_object;
 
 ho_PyTypeObject *ho_event_type;
@@ -62,6 +62,26 @@ static ho_PyObject *event_options(ho_PyObject *options, int *failed)
 	return o;
 }
 
+/* The object of what Go made. */
+static ho_PyObject *event_object(const ho_gpu_made *made, int timing, int blocking, int shared)
+{
+	ho_gpu_fault f = { 0 };
+	ho_event_object *e = (ho_event_object *)ho_py.PyType_GenericAlloc(ho_event_type, 0);
+
+	if (e == NULL) {
+		HO_UNLOCKED(ho_go_gpu.close(made->key, &f));
+		free(f.text);
+		return NULL;
+	}
+	e->handle = (ho_event)made->handle;
+	e->ctx = (ho_context)made->ctx;
+	e->key = made->key;
+	e->timing = (int8_t)timing;
+	e->blocking = (int8_t)blocking;
+	e->shared = (int8_t)shared;
+	return &e->ob;
+}
+
 static ho_PyObject *event_new(ho_context ctx, ho_PyObject *options)
 {
 	ho_gpu_fault f = { 0 };
@@ -72,26 +92,20 @@ static ho_PyObject *event_new(ho_context ctx, ho_PyObject *options)
 	if (failed)
 		return NULL;
 	int timing = option(options, "timing_enabled"), blocking = timing >= 0 ? option(options, "blocking_sync") : -1;
+	int shared = blocking >= 0 ? option(options, "ipc_enabled") : -1;
 	ho_xdecref(options);
-	if (timing < 0 || blocking < 0)
+	if (shared < 0)
 		return NULL;
-	HO_UNLOCKED(ho_go_gpu.event_new(ctx, timing, blocking, &made, &f));
+	if (shared && timing) { /* B298 */
+		ho_raise(HO_X_TYPE, 0, "create event", "an event for other processes has no timing");
+		return NULL;
+	}
+	HO_UNLOCKED(ho_go_gpu.event_new(ctx, timing, blocking, shared, &made, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("create event", &f);
 		return NULL;
 	}
-	ho_event_object *e = (ho_event_object *)ho_py.PyType_GenericAlloc(ho_event_type, 0);
-	if (e == NULL) {
-		HO_UNLOCKED(ho_go_gpu.close(made.key, &f));
-		free(f.text);
-		return NULL;
-	}
-	e->handle = (ho_event)made.handle;
-	e->ctx = (ho_context)made.ctx;
-	e->key = made.key;
-	e->timing = (int8_t)timing;
-	e->blocking = (int8_t)blocking;
-	return &e->ob;
+	return event_object(&made, timing, blocking, shared);
 }
 
 static int close_event(ho_event_object *e, ho_gpu_fault *f);
@@ -235,6 +249,7 @@ static ho_PyObject *close_method(ho_PyObject *self, ho_PyObject *unused)
 	}
 FLAG(get_timing, timing)
 FLAG(get_blocking, blocking)
+FLAG(get_shared, shared)
 FLAG(get_closed, closed)
 
 static ho_PyObject *get_context(ho_PyObject *self, void *unused)
@@ -254,6 +269,31 @@ static ho_PyObject *get_device(ho_PyObject *self, void *unused)
 		return NULL;
 	HO_UNLOCKED(r = ho_call_cuCtxGetDevice(&d->t, e->ctx));
 	return ho_gpu_check("event device", -1, r.st) == 0 ? ho_device_of(ho_py.PyLong_FromLong(r.o_dev)) : NULL;
+}
+
+/* A function of handoff._device with one argument: events of other processes are
+ * described there. */
+static ho_PyObject *in_python(const char *name, ho_PyObject *arg)
+{
+	ho_PyObject *module = ho_py.PyImport_ImportModule("handoff._device");
+	ho_PyObject *f = module != NULL ? ho_py.PyObject_GetAttrString(module, name) : NULL;
+	ho_PyObject *r = f != NULL ? ho_py.PyObject_CallFunctionObjArgs(f, arg, NULL) : NULL;
+
+	ho_xdecref(f);
+	ho_xdecref(module);
+	return r;
+}
+
+static ho_PyObject *get_descriptor(ho_PyObject *self, void *unused)
+{
+	(void)unused;
+	return in_python("_event_descriptor", self);
+}
+
+static ho_PyObject *from_descriptor(ho_PyObject *cls, ho_PyObject *descriptor)
+{
+	(void)cls;
+	return in_python("_event_of_descriptor", descriptor);
 }
 
 static ho_PyObject *repr(ho_PyObject *self)
@@ -312,6 +352,8 @@ static ho_PyMethodDef methods[] = {
 	{ "sync", sync, HO_METH_NOARGS, "sync($self, /)\n--\n\nWait until the event is done. The GIL is given up." },
 	{ "close", close_method, HO_METH_NOARGS,
 	  "close($self, /)\n--\n\nGives the event up; streams that wait for it still do. May be called twice." },
+	{ "from_ipc_descriptor", from_descriptor, HO_METH_O | HO_METH_CLASS,
+	  "from_ipc_descriptor($type, descriptor, /)\n--\n\nOpens an event of another process by its ipc_descriptor." },
 	{ NULL, NULL, 0, NULL },
 };
 
@@ -322,6 +364,9 @@ static ho_PyGetSetDef getset[] = {
 	{ "is_done", get_done, NULL, "Whether the work before the latest record is done.", NULL },
 	{ "is_timing_enabled", get_timing, NULL, "Whether the event has timing: end - start is in milliseconds.", NULL },
 	{ "is_blocking_sync", get_blocking, NULL, "Whether sync() sleeps instead of spinning.", NULL },
+	{ "is_ipc_enabled", get_shared, NULL, "Whether other processes can open it.", NULL },
+	{ "ipc_descriptor", get_descriptor, NULL,
+	  "An IPCEventDescriptor, which may be pickled: another process opens the event by it.", NULL },
 	{ "is_closed", get_closed, NULL, "Whether close() was called.", NULL },
 	{ NULL, NULL, NULL, NULL, NULL },
 };
@@ -358,7 +403,65 @@ static ho_PyObject *new_on_device(ho_PyObject *m, ho_PyObject *const *args, ho_s
 	return ctx != 0 ? event_new(ctx, args[1]) : NULL;
 }
 
+/* _event_share(event): the bytes by which another process opens it. */
+static ho_PyObject *event_share(ho_PyObject *m, ho_PyObject *event)
+{
+	static const char op[] = "descriptor of event";
+	ho_event_object *e = (ho_event_object *)event;
+	ho_ret_cuIpcGetEventHandle r;
+	ho_driver *d;
+	(void)m;
+
+	if (HO_TYPE(event) != ho_event_type) {
+		ho_raise(HO_X_TYPE, 0, op, "not a handoff.Event");
+		return NULL;
+	}
+	if (check_open(e, op) != 0 || (d = ho_gpu()) == NULL)
+		return NULL;
+	if (!e->shared) {
+		ho_raise(HO_X_STREAM, 0, op, "make the event with EventOptions(ipc_enabled=True)");
+		return NULL;
+	}
+	HO_HELD(event, r = ho_call_cuIpcGetEventHandle(&d->t, e->ctx, e->handle));
+	if (ho_gpu_check(op, -1, r.st) != 0)
+		return NULL;
+	return ho_py.PyBytes_FromStringAndSize((const char *)&r.o_handle, HO_IPC_EVENT);
+}
+
+/* _event_open(device, bytes) */
+static ho_PyObject *event_open(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
+{
+	ho_gpu_fault f = { 0 };
+	ho_gpu_made made = { 0 };
+	char *bytes;
+	ho_ssize size;
+	(void)m;
+
+	if (n != 2) {
+		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_event_open(device, bytes)");
+		return NULL;
+	}
+	long dev = ho_py.PyLong_AsLong(args[0]);
+	if ((dev == -1 && ho_py.PyErr_Occurred()) || ho_py.PyBytes_AsStringAndSize(args[1], &bytes, &size) != 0)
+		return NULL;
+	if (size != HO_IPC_EVENT) {
+		ho_raise(HO_X_VALUE, 0, "open event", "%lld bytes, not %d", (long long)size, HO_IPC_EVENT);
+		return NULL;
+	}
+	ho_context ctx = ho_gpu_context((int)dev);
+	if (ctx == 0)
+		return NULL;
+	HO_UNLOCKED(ho_go_gpu.event_open(ctx, (uintptr_t)bytes, &made, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("open event", &f);
+		return NULL;
+	}
+	return event_object(&made, 0, 0, 1);
+}
+
 static ho_PyMethodDef functions[] = {
+	{ "_event_share", event_share, HO_METH_O, NULL },
+	{ "_event_open", (ho_PyCFunction)(void (*)(void))event_open, HO_METH_FASTCALL, NULL },
 	{ "_event_new", (ho_PyCFunction)(void (*)(void))new_on_device, HO_METH_FASTCALL, NULL },
 	{ NULL, NULL, 0, NULL },
 };

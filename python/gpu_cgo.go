@@ -226,12 +226,20 @@ func gpuStreamNew(ordinal int, blocking bool, priority int) (made, error) {
 	return made{key: keep(s), handle: uint64(s.Handle()), ctx: uint64(s.Context().Handle())}, nil
 }
 
-func gpuEventNew(ctx uint64, timing, blocking bool) (made, error) {
+func gpuEventNew(ctx uint64, opts *device.EventOptions) (made, error) {
+	return gpuEvent(ctx, func(c *device.Context) (*device.Event, error) { return c.NewEvent(opts) })
+}
+
+func gpuEventOpen(ctx uint64, ipc driver.IPCEventHandle) (made, error) {
+	return gpuEvent(ctx, func(c *device.Context) (*device.Event, error) { return c.OpenIPCEvent(ipc) })
+}
+
+func gpuEvent(ctx uint64, create func(*device.Context) (*device.Event, error)) (made, error) {
 	c, err := device.WrapContext(driver.ContextHandle(ctx))
 	if err != nil {
 		return made{}, err
 	}
-	e, err := c.NewEvent(&device.EventOptions{Timing: timing, BlockingSync: blocking})
+	e, err := create(c)
 	if err != nil {
 		return made{}, err
 	}

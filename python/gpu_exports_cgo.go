@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/go-handoff/handoff/device"
+	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/internal/cptr"
 	"github.com/go-handoff/handoff/stream"
 )
 
@@ -110,11 +113,20 @@ func hoGPUStreamNew(dev, blocking, priority C.int, to *C.ho_gpu_made, f *C.ho_gp
 }
 
 //export hoGPUEventNew
-func hoGPUEventNew(ctx C.uint64_t, timing, blocking C.int, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+func hoGPUEventNew(ctx C.uint64_t, timing, blocking, shared C.int, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
 	var err error
 	defer caught(f, &err)
 	var m made
-	m, err = gpuEventNew(uint64(ctx), timing != 0, blocking != 0)
+	m, err = gpuEventNew(uint64(ctx), &device.EventOptions{Timing: timing != 0, BlockingSync: blocking != 0, Interprocess: shared != 0})
+	m.write(to)
+}
+
+//export hoGPUEventOpen
+func hoGPUEventOpen(ctx C.uint64_t, ipc C.uintptr_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	var m made
+	m, err = gpuEventOpen(uint64(ctx), driver.IPCEventHandle(cptr.Slice[byte](uintptr(ipc), C.HO_IPC_EVENT)))
 	m.write(to)
 }
 

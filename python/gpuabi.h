@@ -38,6 +38,8 @@ enum { HO_TEXT_NAME, HO_TEXT_UUID, HO_TEXT_PCI, HO_TEXT_PROPERTIES, HO_TEXT_ARCH
 /* Kinds of memory. Host memory of others that no device knows is never allocated. */
 enum { HO_MEMORY_DEVICE, HO_MEMORY_PINNED, HO_MEMORY_MANAGED, HO_MEMORY_HOST };
 
+enum { HO_IPC_EVENT = 64 };
+
 /* Two views between which Go copies; addresses of DLTensors. Each owner, if
  * not 0, is one reference for Go to drop once the memory is not used any more. */
 typedef struct ho_gpu_copy {
@@ -59,7 +61,9 @@ typedef struct ho_go_gpu_functions {
 	int (*can_access)(int dev, int peer, ho_gpu_fault *);
 	void (*sync_device)(int dev, ho_gpu_fault *);
 	void (*stream_new)(int dev, int blocking, int priority, ho_gpu_made *, ho_gpu_fault *);
-	void (*event_new)(uint64_t ctx, int timing, int blocking, ho_gpu_made *, ho_gpu_fault *);
+	void (*event_new)(uint64_t ctx, int timing, int blocking, int shared, ho_gpu_made *, ho_gpu_fault *);
+	/* An event of another process; ipc is the address of its HO_IPC_EVENT bytes. */
+	void (*event_open)(uint64_t ctx, uintptr_t ipc, ho_gpu_made *, ho_gpu_fault *);
 	/* Where memory comes from, with options: see gpuSourceNew. where and node are the
 	 * driver's kind and number of a location. */
 	void (*source_new)(int dev, int kind, int own, uint64_t size, int32_t where, int32_t node, ho_gpu_made *,

@@ -31,6 +31,7 @@ void ho_go_gpu_hooks(void)
 		.sync_device = hoGPUSyncDevice,
 		.stream_new = hoGPUStreamNew,
 		.event_new = hoGPUEventNew,
+		.event_open = hoGPUEventOpen,
 		.source_new = hoGPUSourceNew,
 		.pool_attribute = hoGPUPoolAttribute,
 		.pool_peer = hoGPUPoolPeer,

@@ -51,7 +51,7 @@ from handoff._core import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from handoff._decorator import args_viewable_as_strided_memory
-    from handoff._device import Buffer, Device, EventOptions, StreamOptions
+    from handoff._device import Buffer, Device, EventOptions, IPCEventDescriptor, StreamOptions
     from handoff._layout import StridedLayout
     from handoff._memory import (
         DeviceMemoryResource,
@@ -88,6 +88,7 @@ __all__ = [
     "ForkError",
     "GoError",
     "GoPanic",
+    "IPCEventDescriptor",
     "InvalidTypeError",
     "InvalidValueError",
     "LayoutError",
@@ -122,6 +123,7 @@ _LATER = {
     "DeviceMemoryResource": "_memory",
     "DeviceMemoryResourceOptions": "_memory",
     "EventOptions": "_device",
+    "IPCEventDescriptor": "_device",
     "LegacyPinnedMemoryResource": "_memory",
     "ManagedMemoryResource": "_memory",
     "ManagedMemoryResourceOptions": "_memory",

@@ -8,7 +8,7 @@ import numpy as np
 from typing_extensions import Buffer, CapsuleType
 
 from handoff._device import Buffer as _DeviceBuffer
-from handoff._device import Device, EventOptions, MemoryKind
+from handoff._device import Device, EventOptions, IPCEventDescriptor, MemoryKind
 from handoff._memory import MemoryResource
 
 DLPACK_MAJOR: int
@@ -248,6 +248,18 @@ class Event:
     @property
     def is_timing_enabled(self) -> bool:
         """Whether the event has timing: end - start is in milliseconds."""
+
+    @property
+    def is_ipc_enabled(self) -> bool:
+        """Whether other processes can open it."""
+
+    @property
+    def ipc_descriptor(self) -> IPCEventDescriptor:
+        """An IPCEventDescriptor, which may be pickled: another process opens the event by it."""
+
+    @classmethod
+    def from_ipc_descriptor(cls, descriptor: IPCEventDescriptor, /) -> Event:
+        """Opens an event of another process by its ipc_descriptor."""
 
     @property
     def is_blocking_sync(self) -> bool:
@@ -591,6 +603,8 @@ def _asking(how: int = ..., /) -> int:
     """Whether `Stream.wait` asks first (1), never does (2) or has to find out (3), for tests; returns how it was."""
 
 def _event_new(device: int, options: object, /) -> Event: ...
+def _event_share(event: Event, /) -> bytes: ...
+def _event_open(device: int, handle: bytes, /) -> Event: ...
 def _set_buffer_type(cls: type[_Memory], /) -> None: ...
 def _source_new(device: int, kind: int, own: bool, size: int, where: int, node: int, /) -> tuple[int, int]: ...
 def _source_close(key: int, /) -> None: ...

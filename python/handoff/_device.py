@@ -46,10 +46,37 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class EventOptions:
-    """How an event is made: with timing, and with a `sync` that sleeps instead of spinning."""
+    """How an event is made: with timing, with a `sync` that sleeps instead of spinning, or for other processes.
+
+    An event for other processes (`Event.ipc_descriptor`) has no timing.
+    """
 
     timing_enabled: bool = False
     blocking_sync: bool = False
+    ipc_enabled: bool = False
+
+
+@dataclass(frozen=True)
+class IPCEventDescriptor:
+    """What another process opens an event by: `Event.from_ipc_descriptor`. It may be pickled."""
+
+    handle: bytes
+    """What the driver says of the event."""
+    device_uuid: str
+    """The device of the event: its ordinal may be another one there."""
+
+
+def _event_descriptor(event: Event) -> IPCEventDescriptor:
+    return IPCEventDescriptor(_core._event_share(event), event.device.uuid)
+
+
+def _event_of_descriptor(descriptor: IPCEventDescriptor) -> Event:
+    if not isinstance(descriptor, IPCEventDescriptor) or not isinstance(descriptor.handle, bytes):
+        raise _core.InvalidTypeError(f"an IPCEventDescriptor is needed, not {descriptor!r}")
+    for device in Device.get_all_devices():
+        if device.uuid == descriptor.device_uuid:
+            return _core._event_open(device.device_id, descriptor.handle)
+    raise _core.InvalidValueError(f"device {descriptor.device_uuid} is not visible to this process")
 
 
 class DeviceProperties(Mapping[str, int]):

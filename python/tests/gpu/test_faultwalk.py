@@ -272,7 +272,7 @@ def used_stream(w: World) -> None:
 EXEMPT = {
     "fields": """
         Stream.handle Stream.context Stream.is_closed Stream.exporting_obj Stream.from_handle Event.context
-        Event.is_closed Event.is_timing_enabled Event.is_blocking_sync Buffer.handle Buffer.size
+        Event.is_closed Event.is_timing_enabled Event.is_blocking_sync Event.is_ipc_enabled Buffer.handle Buffer.size
         Buffer.device_id Buffer.is_device_accessible Buffer.is_host_accessible Buffer.is_managed
         Buffer.is_closed Buffer.is_mapped Buffer.memory_resource Buffer.__dlpack_device__
         StridedMemoryView.__dlpack_device__ StridedMemoryView.ptr
@@ -288,6 +288,9 @@ EXEMPT = {
     """,
     "changes the current context on purpose, see test_set_current": """
         Device.set_current
+    """,
+    "the software device has no events between processes": """
+        Event.ipc_descriptor Event.from_ipc_descriptor
     """,
     "host memory only": """
         StridedMemoryView.from_array_interface StridedMemoryView.__array_interface__

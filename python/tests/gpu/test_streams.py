@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import pickle
+import subprocess
+import sys
 import threading
 import time
 import types
@@ -369,6 +372,86 @@ def test_elapsed_of_pending_work(stream: Any, gate: Any) -> None:
             b - a
         assert info.value.name == "CUDA_ERROR_NOT_READY"
         assert info.value.code == 600
+
+
+CHILD = """
+import pickle, sys
+import handoff
+from handoff import _core
+e = handoff.Event.from_ipc_descriptor(pickle.load(sys.stdin.buffer))
+assert e.is_ipc_enabled and not e.is_timing_enabled and e.device.create_stream() is not None
+s = e.device.create_stream()
+s.wait(e)
+assert not s.is_done, "it does not wait for the other process"
+assert not e.is_done
+print("waits", flush=True)
+s.sync()
+assert e.is_done
+key = _core._gate(s)
+s.record(e)
+print("recorded", flush=True)
+sys.stdin.buffer.readline()
+_core._gate_open(key)
+s.sync()
+e.close()
+"""
+
+
+def test_event_of_another_process(device: Device, stream: Any, other: Any, gate: Any) -> None:
+    with pytest.raises(TypeError, match="timing"):  # B298
+        stream.record(options=EventOptions(ipc_enabled=True, timing_enabled=True))
+    with pytest.raises(RuntimeError, match="ipc_enabled"):
+        stream.record().ipc_descriptor
+    assert not stream.record().is_ipc_enabled
+    invented = handoff.IPCEventDescriptor(bytes(64), device.uuid)
+    if not real_gpu():  # its events are one process's
+        for make in (
+            lambda: stream.record(options={"ipc_enabled": True}),
+            lambda: device.create_event(EventOptions(ipc_enabled=True)),
+            lambda: handoff.Event.from_ipc_descriptor(invented),
+        ):
+            with pytest.raises(handoff.DriverError, match="NOT_SUPPORTED"):
+                make()
+        return
+    with pytest.raises(handoff.DriverError):
+        handoff.Event.from_ipc_descriptor(invented)
+    with gate(stream) as open_gate:
+        e = stream.record(options={"ipc_enabled": True})
+        assert e.is_ipc_enabled
+        descriptor = e.ipc_descriptor
+        assert descriptor.device_uuid == device.uuid
+        assert pickle.loads(pickle.dumps(descriptor)) == descriptor
+        p = subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert p.stdin is not None
+        assert p.stdout is not None
+        p.stdin.write(pickle.dumps(descriptor))
+        p.stdin.flush()
+        assert p.stdout.readline() == b"waits\n"
+        open_gate()
+        assert p.stdout.readline() == b"recorded\n"
+        other.wait(e)
+        assert not other.is_done
+        p.stdin.write(b"\n")
+        p.stdin.close()
+        other.sync()
+    assert p.wait(60) == 0
+    p.stdout.close()
+    e.close()
+    with pytest.raises(handoff.ClosedError):
+        e.ipc_descriptor
+
+
+@pytest.mark.parametrize("bad", [None, b"", bytes(64), {"handle": bytes(64)}, object()])
+def test_descriptors_of_no_event(bad: Any, device: Device) -> None:
+    with pytest.raises(handoff.InvalidTypeError, match="IPCEventDescriptor"):
+        handoff.Event.from_ipc_descriptor(bad)
+    for wrong in (bytes(63), bytes(65), b""):
+        with pytest.raises(handoff.InvalidValueError, match="64"):
+            handoff.Event.from_ipc_descriptor(handoff.IPCEventDescriptor(wrong, device.uuid))
+    with pytest.raises(handoff.InvalidTypeError):
+        handoff.Event.from_ipc_descriptor(handoff.IPCEventDescriptor("x" * 64, device.uuid))  # type: ignore[arg-type]
+    with pytest.raises(handoff.InvalidValueError, match="not visible"):
+        handoff.Event.from_ipc_descriptor(handoff.IPCEventDescriptor(bytes(64), "GPU-0"))
 
 
 def test_record_what_is_no_event(stream: Any) -> None:
