@@ -87,6 +87,11 @@ class World:
         self.pinned = self.device.allocate(N, stream=self.p, kind="pinned")
         self.far = Device(1).create_stream()
         self.there = Device(1).allocate(N, stream=self.far)
+        # A stream that was busy is asked seldom until it was idle again; the default stream is the same every time.
+        legacy = self.device.default_stream
+        legacy.sync()
+        for _ in range(17):
+            StridedMemoryView.from_cuda_array_interface(Interface(self.mem, legacy), self.c)
         self.stack = ExitStack()
         self.kept: list[StridedMemoryView] = []
         self.settle()
@@ -496,8 +501,9 @@ def main() -> None:
         edges, races = trial(name, 0)
         for i, e in enumerate(edges):
             for _ in range(6):  # whether an edge is asked for while it is needed can depend on time
-                e["caught"] = trial(name, i + 1)[1]
-                if e["caught"]:
+                made, e["caught"] = trial(name, i + 1)
+                same = len(made) > i and all(made[i][k] == e[k] for k in ("api", "c", "go"))
+                if same and e["caught"]:
                     break
         print(json.dumps({"name": name, "edges": edges, "races": races}), flush=True)
 
