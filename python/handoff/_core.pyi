@@ -191,7 +191,11 @@ class _AnyStream:
         """Records an event, or a new one: it is done when the work that is queued now is."""
 
     def close(self) -> None:
-        """Gives the stream up; may be called twice. A borrowed stream is never destroyed, a constant of the module is never closed."""
+        """Gives the stream up; may be called twice.
+
+        A borrowed stream is never destroyed, and a default stream of the module or a device never
+        closed.
+        """
 
     @classmethod
     def from_handle(cls, handle: int, /) -> StreamView:
@@ -503,9 +507,7 @@ class StridedMemoryView(_View):
         the view itself.
         """
 
-    def copy_from(
-        self, other: _Exchangeable | _SupportsCudaArrayInterface, stream: _StreamLike | None = None
-    ) -> None:
+    def copy_from(self, other: _Exchangeable | _SupportsCudaArrayInterface, stream: _StreamLike | None = None) -> None:
         """Copies the elements of other, of the same shape and dtype, into this view.
 
         Between host memories the copy is done at return. Where a GPU is on either side it is queued

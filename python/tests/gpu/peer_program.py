@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 
-class raises:
+class Raises:
     """As pytest.raises, which a process without pytest does without."""
 
     def __init__(self, *kinds: type[BaseException]) -> None:
@@ -50,7 +50,7 @@ def run(package: str) -> None:
     start, end = stream.record(options=timing), stream.record(options=timing)
     stream.sync()
     assert end - start >= 0
-    with raises(RuntimeError):
+    with Raises(RuntimeError):
         end - event
     assert core.Stream.from_handle(int(stream.handle)) == stream
     assert stream.__cuda_stream__() == (0, int(stream.handle))
@@ -60,10 +60,10 @@ def run(package: str) -> None:
     b = device.allocate(96, stream=stream)
     for value in (7, b"\x01\x02", np.uint8(3), np.float32(1)):
         b.fill(value, stream=stream)
-    with raises(OverflowError):
+    with Raises(OverflowError):
         b.fill(256, stream=stream)
     for value in (b"abc", np.int64(1)):
-        with raises(ValueError):
+        with Raises(ValueError):
             b.fill(value, stream=stream)
     stream.sync()
     assert b.__dlpack_device__() == (2, 0)
@@ -87,9 +87,9 @@ def run(package: str) -> None:
         ((24,), None, {"dtype": f4, "itemsize": 2}),
         ((24,), None, {}),
     ):
-        with raises(ValueError):
+        with Raises(ValueError):
             View.from_buffer(b, shape, strides, **options)
-    with raises(ValueError):
+    with Raises(ValueError):
         v.view(dtype=np.dtype("float64"))
 
     # Views of arrays, by every protocol, with arguments by position and by name.
@@ -110,7 +110,7 @@ def run(package: str) -> None:
         assert View(a, -1).shape == View(obj=a, stream_ptr=-1).shape == (3, 3)
     assert [w.category for w in seen] == [DeprecationWarning] * 2
     assert View.from_any_interface(np.frombuffer(b"abc", "u1"), -1).readonly
-    with raises(BufferError):
+    with Raises(BufferError):
         View.from_any_interface(object(), -1)
 
     class Cai:
@@ -131,10 +131,10 @@ def run(package: str) -> None:
     assert View.from_cuda_array_interface(Cai(strides=(-4,)), -1).strides == (-1,)
     assert View.from_cuda_array_interface(Cai(shape=(0, 3), data=(0, False)), -1).size == 0
     assert View.from_cuda_array_interface(Cai(typestr="|V12", shape=(2,)), -1).dtype == np.dtype("V12")
-    with raises(ValueError):
+    with Raises(ValueError):
         View.from_cuda_array_interface(Cai(strides=(10,), typestr="<f8"), -1)
     for wrong, on in ((Cai(), None), (Cai(mask=b), -1)):
-        with raises(BufferError):
+        with Raises(BufferError):
             View.from_cuda_array_interface(wrong, on)
 
     # Functions whose arguments are viewed.
@@ -146,7 +146,7 @@ def run(package: str) -> None:
     obj, has, n, has_y, w, on_gpu = f(a, 5, c)
     assert obj is a
     assert (has, n, has_y, w.shape, on_gpu.shape, on_gpu.exporting_obj) == (True, 5, False, (3, 3), (4,), c)
-    with raises(BufferError):
+    with Raises(BufferError):
         f(object(), 5, c)
 
     # Handing on.

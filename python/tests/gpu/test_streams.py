@@ -248,7 +248,9 @@ def test_default_stream_of_another_device(device: Device) -> None:
 
 
 @pytest.mark.parametrize(("text", "handle"), [("0", 1), ("1", 2), ("2x", 2), ("x", 1), ("", 1), (" 1", 2)])
-def test_default_stream_by_the_environment(text: str, handle: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_stream_by_the_environment(
+    text: str, handle: int, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", text)
     monkeypatch.setattr(device, "_default", None)
     s = device.default_stream
@@ -527,12 +529,20 @@ def test_buffer_errors(device: Device, stream: Any) -> None:
 def test_fill_with_any_pattern(value: Any, bytes_: bytes, device: Device, stream: Any) -> None:
     b = device.allocate(8, stream=stream)
     b.fill(value, stream=stream)
-    assert bytes(read(handoff.StridedMemoryView.from_buffer(b, (8,), dtype="uint8"), stream)) == bytes_ * (8 // len(bytes_))
+    assert bytes(read(handoff.StridedMemoryView.from_buffer(b, (8,), dtype="uint8"), stream)) == bytes_ * (
+        8 // len(bytes_)
+    )
 
 
 @pytest.mark.parametrize(
     ("value", "error"),
-    [(np.int64(2), ValueError), (b"", ValueError), (1.5, handoff.InvalidTypeError), ("a", handoff.InvalidTypeError), (None, TypeError)],
+    [
+        (np.int64(2), ValueError),
+        (b"", ValueError),
+        (1.5, handoff.InvalidTypeError),
+        ("a", handoff.InvalidTypeError),
+        (None, TypeError),
+    ],
 )
 def test_fill_with_what_is_no_pattern(value: Any, error: type[Exception], device: Device, stream: Any) -> None:
     with pytest.raises(error):
