@@ -316,6 +316,7 @@ def test_a_resource_of_a_program(stream: Any, other: Any) -> None:
         assert mr.freed.pop()[2] == StreamView(other), "where the memory goes back"
     b = mr.allocate(64, stream=stream)
     b.used_on(other)
+    other.wait(stream)  # the memory is there after that
     b.copy_from(mr.under.allocate(64, stream=other), stream=other)
     del b
     assert settled(mr.freed, 1)
