@@ -130,7 +130,7 @@ func build(t *testing.T) string {
 	library := filepath.Join(dir, "testmod.abi3.so")
 	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-o", library, "./python/ext/internal/testmod")
 	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-g -O1 -fno-inline -fno-optimize-sibling-calls")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOEXPERIMENT=", "CGO_CFLAGS=-g -O1 -fno-inline -fno-optimize-sibling-calls")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "handoff"), 0o755))

@@ -1,7 +1,7 @@
 """Exchanges in which all edges are made by the C code of the Python module, or for it.
 
-Run by edges_test.go with the software device and a build of the module that has debug information. For every
-scenario it prints a line of JSON: the edges that are made, what is seen with all of them, and what without each.
+Run by python_test.go with the software device and a build of the module that has debug information. For
+every scenario it prints a line of JSON: the edges that are made, and what is seen with all and without each.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import testmod  # with it comes handoff._core, so that there is one runtime
 
+# isort: split
 import handoff
 from handoff import Device, StridedMemoryView, _core
 
@@ -87,7 +88,7 @@ class World:
         self.pinned = self.device.allocate(N, stream=self.p, kind="pinned")
         self.far = Device(1).create_stream()
         self.there = Device(1).allocate(N, stream=self.far)
-        # A stream that was busy is asked seldom until it was idle again; the default stream is the same every time.
+        # A stream that was busy is seldom asked until it was idle again, and the default stream is the same.
         legacy = self.device.default_stream
         legacy.sync()
         for _ in range(17):
@@ -376,7 +377,9 @@ def _(w: World) -> None:
     w.busy(w.p)
     w.write(w.mem, w.p)
     w.far.wait(w.p)
-    StridedMemoryView.from_cuda_array_interface(Interface(int(w.there.handle)), -1).copy_from(w.raw(w.mem), w.far)
+    StridedMemoryView.from_cuda_array_interface(Interface(int(w.there.handle)), -1).copy_from(
+        w.raw(w.mem), w.far
+    )
 
 
 @scenario("Stream.wait for an event")

@@ -19,7 +19,7 @@ IDLE = 0.005  # of a processor: what pollers and collectors use of a program in 
 
 
 def processor_time(pid: int) -> float | None:
-    """Seconds that a process, those that it started and those of them that have ended have used; None if that is not told."""
+    """Seconds that a process and those that it started have used, also those that have ended; None if not told."""
     total, found, waiting = 0, False, [pid]
     while waiting:
         p = waiting.pop()

@@ -18,7 +18,10 @@ def test_a_program_that_ends() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere time alone counts")
 @pytest.mark.parametrize(
     ("code", "why"),
-    [("import time; print('begun', flush=True); time.sleep(60)", "in the last"), ("while True: pass", "processor time used")],
+    [
+        ("import time; print('begun', flush=True); time.sleep(60)", "in the last"),
+        ("while True: pass", "processor time used"),
+    ],
 )
 def test_one_that_does_not(code: str, why: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(limit, "PROCESSORS", 1)
