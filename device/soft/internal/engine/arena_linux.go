@@ -59,6 +59,11 @@ func (a *arena) openShared(n uint64) ([]byte, error) {
 	if memfdCreate == 0 {
 		return nil, syscall.ENOSYS
 	}
+	const fileSize = 1 // RLIMIT_FSIZE: a larger file is a signal that ends the process
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(fileSize, &limit); err != nil || limit.Cur < n {
+		return nil, syscall.EFBIG
+	}
 	name := []byte(arenaName + "\x00")
 	// SAFETY: a string that ends with a zero, lent for the call.
 	fd, _, errno := syscall.Syscall(memfdCreate, uintptr(unsafe.Pointer(&name[0])), closeOnExec, 0)
