@@ -162,8 +162,11 @@ static int take_ints(const char *fn, ho_PyObject *const *args, ho_ssize have, ho
 		ho_PyObject *v = ho_py.PyNumber_Index(args[i]);
 		if (v == NULL)
 			return -1;
-		out[i] = ho_py.PyLong_AsLongLong(v);
+		int overflow = 0;
+		out[i] = ho_py.PyLong_AsLongLongAndOverflow(v, &overflow);
 		ho_py.Py_DecRef(v);
+		if (overflow)
+			return ho_raise(HO_X_RANGE, 0, fn, "an int does not fit in 64 bits");
 		if (out[i] == -1 && ho_py.PyErr_Occurred())
 			return -1;
 	}
@@ -543,9 +546,16 @@ static ho_PyObject *buffer_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssiz
 	return view != NULL ? ho_memory_new(args[0], view, (int)a[1], dev) : NULL;
 }
 
-/* An address: an int, or something that int() takes. */
+/* An address: an int, or a handle that int() takes (CUdeviceptr); not what int()
+ * makes a number of by rounding or reading. */
 static int take_address(ho_PyObject *o, uint64_t *out)
 {
+	ho_PyObject *const no_address[] = { ho_py.PyBool_Type, ho_py.PyFloat_Type, ho_py.PyUnicode_Type,
+		                            ho_py.PyBytes_Type };
+
+	for (size_t k = 0; k < sizeof no_address / sizeof no_address[0]; k++)
+		if (ho_py.PyType_IsSubtype(HO_TYPE(o), (ho_PyTypeObject *)no_address[k]))
+			return ho_raise(HO_X_TYPE, 0, "from_handle", "the address is not an int");
 	ho_PyObject *i = ho_py.PyObject_CallFunctionObjArgs(ho_py.PyLong_Type, o, NULL);
 
 	*out = i != NULL ? ho_py.PyLong_AsUnsignedLongLong(i) : 0;

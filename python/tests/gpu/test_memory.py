@@ -9,6 +9,7 @@ import threading
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 from gpuhelp import read, real_gpu
 
@@ -377,6 +378,24 @@ def test_memory_of_others(stream: Any) -> None:
         _ = bare.handle
     assert read(StridedMemoryView.from_buffer(theirs, (64,), dtype="uint8"), stream) == [9] * 64
     assert Buffer.from_handle(0, 0).size == 0
+
+
+@pytest.mark.parametrize("bad", [True, 4096.0, np.float64(4096), "4096", b"4096", None, [], -1, 2**64])
+def test_addresses_that_are_none(bad: Any) -> None:
+    with pytest.raises((TypeError, handoff.RangeError)):
+        Buffer.from_handle(bad, 8)
+
+
+@pytest.mark.parametrize("size", [2**63, 2**70, -(2**70)])
+def test_sizes_that_are_too_large(size: int, device: Device, stream: Any) -> None:
+    for make in (
+        lambda: device.allocate(size, stream=stream),
+        lambda: device.allocate(size, stream=stream, kind="pinned"),
+        lambda: handoff.DeviceMemoryResource(0).allocate(size, stream=stream),
+        lambda: Buffer.from_handle(4096, size),
+    ):
+        with pytest.raises(handoff.RangeError, match="64 bits"):
+            make()
 
 
 def test_host_memory_of_others(stream: Any) -> None:
