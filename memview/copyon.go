@@ -17,10 +17,11 @@ import (
 //
 // Dense blocks and rectangles are copied by the driver, other layouts on one device
 // by a kernel, which also reads short rows of pinned memory that lie close
-// together. Other strided host memory, and pageable memory, goes between the host
-// and a device through pinned memory in chunks, so that the host gathers one while
-// the device takes another; host memory is read and written in the order of s too,
-// by host functions. Between two devices, strided memory is gathered and
+// together or are whole sectors of 32 bytes; of long copies of the former the host
+// gathers a part meanwhile. Other strided host memory, and pageable memory, goes
+// between the host and a device through pinned memory in pieces: goroutines, up to
+// GOMAXPROCS for a piece, gather some while the device takes others. Host memory is
+// read and written in the order of s too: host functions begin that work and wait for it. Between two devices, strided memory is gathered and
 // scattered on either side. Views that overlap are copied as if src had been
 // read whole before, through memory of the size of src.
 //
@@ -298,22 +299,40 @@ func (t *transfer) local(p *copyPlan, d, f *side) error {
 	switch {
 	case d.onHost():
 		if d.kind == MemoryPinned && (t.capturing || p.run1(&p.dst) >= directRun) {
-			return t.queue(p, d.addr, f.addr, true)
+			return t.queue(p, d.addr, f.addr, toHost)
 		}
 		return t.unstage(p, d, f)
 	case f.onHost():
-		if f.kind == MemoryPinned && (t.capturing || p.run1(&p.src) >= directRun || p.readsThrough() && t.mapped(f.addr)) {
-			return t.queue(p, d.addr, f.addr, true)
+		if f.kind != MemoryPinned {
+			return t.stage(p, d, f, nil)
 		}
-		return t.stage(p, d, f)
+		if t.capturing || p.run1(&p.src) >= directRun {
+			return t.queue(p, d.addr, f.addr, fromHost)
+		}
+		through := p.readsThrough()
+		if !through && !p.wholeSectors(f.addr) || !t.mapped(f.addr) {
+			return t.stage(p, d, f, nil)
+		}
+		if rows := p.hostShare(); through && rows > 0 {
+			gathered, read := *p, *p
+			gathered.shape[0] = rows
+			read.shape[0] -= rows
+			read.dstBase += rows * p.dst[0]
+			read.srcBase += rows * p.src[0]
+			return t.stage(&gathered, d, f, &read)
+		}
+		return t.queue(p, d.addr, f.addr, fromHost)
 	}
-	return t.queue(p, d.addr, f.addr, false)
+	return t.queue(p, d.addr, f.addr, onDevice)
 }
 
 // directRun is the length in bytes of the dense pieces of pinned memory from
 // which on a device reaches it well by itself. Shorter pieces are gathered by
-// the host, unless they lie close to one another.
+// the host, unless they lie close to one another or are whole sectors.
 const directRun = 64
+
+// sector is what a device reads of host memory at the least.
+const sector = 32
 
 // readsThrough reports whether a kernel that walks the elements in the order of
 // dst reads host memory in one go and uses nearly half of what comes over the bus:
@@ -329,11 +348,37 @@ func (p *copyPlan) readsThrough() bool {
 	return span <= bytes/4*9
 }
 
+// wholeSectors reports whether the dense pieces of src are sectors: nothing comes
+// over the bus in vain, however far apart they are.
+func (p *copyPlan) wholeSectors(src uint64) bool {
+	m := src + uint64(p.srcBase)
+	run := p.item
+	for i := p.n - 1; i >= 0; i-- {
+		if p.src[i] == run {
+			run *= p.shape[i]
+			continue
+		}
+		m |= uint64(p.src[i])
+	}
+	return (m|uint64(run))%sector == 0
+}
+
+// hostShare returns how many of the rows of the outermost axis the host should gather
+// while a kernel reads the others: neither alone makes the bus busy, the kernel for want of
+// requests that can be under way, the host for want of processors. It is a fortieth for each of those.
+// Copies that are short are left to the kernel.
+func (p *copyPlan) hostShare() int64 {
+	if p.n == 0 || p.bytes() < stageSlots*largeSlot {
+		return 0
+	}
+	return p.shape[0] / 40 * int64(min(runtime.GOMAXPROCS(0), 16))
+}
+
 // mapped reports whether kernels reach pinned memory by the address that the host
 // has for it: memory that was registered need not be.
 func (t *transfer) mapped(addr uint64) bool {
-	info, res := t.d.PointerInfo(driver.DevicePtr(addr))
-	return res == driver.Success && uint64(info.DevicePtr) == addr
+	p, res := t.d.MemHostGetDevicePointer(t.ctx, uintptr(addr), 0)
+	return res == driver.Success && uint64(p) == addr
 }
 
 // onHost copies host memory in stream order.
@@ -417,7 +462,7 @@ func (t *transfer) peer(p *copyPlan, d, f *side) error {
 		gather.denseSteps(&gather.dst)
 		scatter.srcBase = 0
 		scatter.denseSteps(&scatter.src)
-		err = u.queue(&gather, uint64(tmp.Ptr()), f.addr, false)
+		err = u.queue(&gather, uint64(tmp.Ptr()), f.addr, onDevice)
 		if err == nil {
 			err = u.on(d.device, func(w *transfer) error {
 				land, err := w.allocate(int64(d.device), p.bytes())
@@ -426,7 +471,7 @@ func (t *transfer) peer(p *copyPlan, d, f *side) error {
 				}
 				err = w.memcpyPeer(uint64(land.Ptr()), d.device, uint64(tmp.Ptr()), f.device, p.bytes())
 				if err == nil {
-					err = w.queue(&scatter, d.addr, uint64(land.Ptr()), false)
+					err = w.queue(&scatter, d.addr, uint64(land.Ptr()), onDevice)
 				}
 				return joinErrors(err, land.Close())
 			})

@@ -67,9 +67,17 @@ func (p *copyPlan) box() int {
 	return 3
 }
 
-// queue copies between addresses that the device of the stream reaches. host
-// says that one of them is host memory.
-func (t *transfer) queue(p *copyPlan, dst, src uint64, host bool) error {
+// direction says which side of a copy is host memory.
+type direction int
+
+const (
+	onDevice direction = iota
+	fromHost
+	toHost
+)
+
+// queue copies between addresses that the device of the stream reaches.
+func (t *transfer) queue(p *copyPlan, dst, src uint64, dir direction) error {
 	box := p.box()
 	if box == 1 {
 		return t.err("copy", t.d.MemcpyAsync(t.ctx, driver.DevicePtr(dst+uint64(p.dstBase)), driver.DevicePtr(src+uint64(p.srcBase)), uintptr(p.bytes()), t.s))
@@ -79,7 +87,7 @@ func (t *transfer) queue(p *copyPlan, dst, src uint64, host bool) error {
 	if box > 0 {
 		// The copy engines like long rows. On the device a kernel is as good,
 		// unless it has to go by single bytes.
-		if width := p.shape[p.n-1] * p.item; host && width >= directRun || !host && k.item < 4 {
+		if width := p.shape[p.n-1] * p.item; dir != onDevice && width >= directRun || dir == onDevice && k.item < 4 {
 			err := t.queueBox(p, box, dst, src)
 			if !errors.Is(err, driver.ErrInvalidValue) {
 				return err
@@ -88,7 +96,7 @@ func (t *transfer) queue(p *copyPlan, dst, src uint64, host bool) error {
 			// choose itself.
 		}
 	}
-	return t.launch(&k, dst, src)
+	return t.launch(&k, dst, src, dir)
 }
 
 // queueBox is a copy of rows, or of planes of rows, by the driver.
@@ -242,7 +250,7 @@ func (p *copyPlan) tiled(dst, src uint64) (*kernels.Tile, int64) {
 	if t == nil {
 		return nil, 0
 	}
-	count, ok := mulIf((n+t.Rows-1)/t.Rows, (p.shape[last]+t.Cols-1)/t.Cols, true)
+	count, ok := mulIf((n+t.Rows-1)/t.Rows, (p.shape[last]+t.Lead+t.Cols-1)/t.Cols, true)
 	for i := range last {
 		if i != k {
 			count, ok = mulIf(count, p.shape[i], ok)
@@ -270,11 +278,14 @@ const (
 	blockThreads = 256
 	perThread    = 4       // elements a round
 	maxBlocks    = 1 << 16 // more than any device runs at once; blocks go round
+	// hostBytes is how much of host memory a kernel reads at a time. With half of that
+	// the bus is busy; more is in the way of other copies, and takes multiprocessors.
+	hostBytes = 128 << 10
 )
 
 // launch copies by a kernel. Axes beyond what a kernel takes become launches
 // of their own.
-func (t *transfer) launch(p *copyPlan, dst, src uint64) error {
+func (t *transfer) launch(p *copyPlan, dst, src uint64, dir direction) error {
 	if p.item > 16 || p.item&(p.item-1) != 0 {
 		return fail("copy", "", dlpack.ErrNotSupported, "misaligned elements of a view with 64 axes")
 	}
@@ -297,6 +308,9 @@ func (t *transfer) launch(p *copyPlan, dst, src uint64) error {
 	a.N = uint32(q.n)
 	name := kernels.Strided(p.item, a.Count >= 1<<31)
 	grid := min((a.Count+blockThreads*perThread-1)/(blockThreads*perThread), maxBlocks)
+	if dir == fromHost {
+		grid = min(grid, hostBytes/uint64(blockThreads*perThread*p.item))
+	}
 	if tile != nil {
 		name = tile.Name
 		grid = uint64(tiles)

@@ -118,7 +118,7 @@ func TestTiled(t *testing.T) {
 		require.Equal(t, q.item, q.dst[q.n-1])
 		require.Equal(t, q.item, q.src[q.n-2])
 		require.Equal(t, q.item, tile.Width)
-		count := (q.shape[q.n-2] + tile.Rows - 1) / tile.Rows * ((q.shape[q.n-1] + tile.Cols - 1) / tile.Cols)
+		count := (q.shape[q.n-2] + tile.Rows - 1) / tile.Rows * ((q.shape[q.n-1] + tile.Lead + tile.Cols - 1) / tile.Cols)
 		for i := range q.n - 2 {
 			count *= q.shape[i]
 			require.Zero(t, (q.dst[i]|q.src[i])%tile.Word)

@@ -9,7 +9,7 @@ import (
 // whose addresses are dst and src in either order.
 func (p *copyPlan) runAt(dst, src uint64, v *StridedMemoryView) {
 	d, s := hostPointer(dst, v), hostPointer(src, v)
-	if n := workers(p.bytes()); n > 1 && p.n > 0 {
+	if n := stageWorkers(p.bytes()); n > 1 && p.n > 0 {
 		copyParallel(d, s, *p, n)
 	} else {
 		p.run(d, s)

@@ -23,15 +23,16 @@ struct ho_args {
 };
 
 // Any strides. Each thread copies four elements a round, so that four loads
-// are under way at a time. index is u32 where all counts fit.
+// are under way at a time. Those of a block are neighbours: host memory that is read
+// far apart at one time is slower, by a fifth. index is u32 where all counts fit.
 template <typename T, typename index>
 __device__ __forceinline__ void strided(const ho_args &a)
 {
 	const index count = (index)a.count;
-	const index step = (index)gridDim.x * blockDim.x;
+	const index step = (index)blockDim.x;
 	const int last = (int)a.n - 1;
 
-	for (u64 first = (u64)blockIdx.x * blockDim.x + threadIdx.x; first < count; first += 4 * (u64)step) {
+	for (u64 first = 4 * (u64)blockIdx.x * step + threadIdx.x; first < count; first += 4 * (u64)gridDim.x * step) {
 		index i[4];
 		i64 to[4], from[4];
 		T value[4];
@@ -176,6 +177,26 @@ __device__ __forceinline__ void turn(w8 (&a)[8]) // of 1 byte
 	turn4(b[4].y, b[5].y, b[6].y, b[7].y, a[4].y, a[5].y, a[6].y, a[7].y);
 }
 
+// Which tile of which matrix of the batch a block moves: down by across tiles are
+// a matrix, and neighbouring blocks write neighbouring tiles.
+__device__ __forceinline__ void which_tile(const ho_args &a, u32 down, u32 across, u64 &dst, u64 &src, u32 &tx, u32 &ty)
+{
+	const u32 row_of_tiles = blockIdx.x / across;
+	u32 batch = row_of_tiles / down;
+
+	tx = blockIdx.x - row_of_tiles * across;
+	ty = row_of_tiles - batch * down;
+	dst = a.dst;
+	src = a.src;
+	for (int k = (int)a.n - 3; k >= 0; k--) {
+		u32 q = batch / (u32)a.shape[k];
+		u32 r = batch - q * (u32)a.shape[k];
+		dst += (i64)r * a.dst_step[k];
+		src += (i64)r * a.src_step[k];
+		batch = q;
+	}
+}
+
 // The last axis is dense in dst, the one before it is dense in src, and the
 // others are a batch: tiles of ROWS along the latter by COLS along the former go
 // through shared memory, so that both sides see whole lines. A block of 256
@@ -183,7 +204,7 @@ __device__ __forceinline__ void turn(w8 (&a)[8]) // of 1 byte
 // addresses and strides are aligned: a thread loads all its words at once, so that
 // enough bytes are under way, and turns squares of them in registers. Which
 // column of the tile a word is in depends on its row, so that no two lanes want
-// one bank. Neighbouring blocks write neighbouring tiles.
+// one bank.
 template <typename T, typename W, int ROWS, int COLS>
 __device__ __forceinline__ void transpose(const ho_args &a)
 {
@@ -200,23 +221,10 @@ __device__ __forceinline__ void transpose(const ho_args &a)
 
 	const int n = (int)a.n, t = (int)threadIdx.x;
 	const u64 rows = a.shape[n - 2], cols = a.shape[n - 1];
-	const u32 down = (u32)((rows + ROWS - 1) / ROWS), across = (u32)((cols + COLS - 1) / COLS);
 	const i64 dst_row = a.dst_step[n - 2], src_col = a.src_step[n - 1];
-
-	// Which tile of which matrix of the batch.
-	const u32 row_of_tiles = blockIdx.x / across;
-	const u32 tx = blockIdx.x - row_of_tiles * across;
-	u32 batch = row_of_tiles / down;
-	const u32 ty = row_of_tiles - batch * down;
-
-	u64 dst = a.dst, src = a.src;
-	for (int k = n - 3; k >= 0; k--) {
-		u32 q = batch / (u32)a.shape[k];
-		u32 r = batch - q * (u32)a.shape[k];
-		dst += (i64)r * a.dst_step[k];
-		src += (i64)r * a.src_step[k];
-		batch = q;
-	}
+	u64 dst, src;
+	u32 tx, ty;
+	which_tile(a, (u32)((rows + ROWS - 1) / ROWS), (u32)((cols + COLS - 1) / COLS), dst, src, tx, ty);
 
 	const u64 row0 = (u64)ty * ROWS, col0 = (u64)tx * COLS;
 	src += row0 * sizeof(T) + (i64)col0 * src_col;
@@ -263,6 +271,95 @@ __device__ __forceinline__ void transpose(const ho_args &a)
 			store(dst + (i64)r * dst_row + (u64)c * sizeof(T), HO_CELL(r, c));
 }
 
+// The same where rows begin anywhere, as those of an odd length do. What a block
+// writes of a row of dst is moved to the left, to where a sector of 32 bytes begins:
+// most of what an odd length costs otherwise is sectors that are written in parts.
+// For that the tile has as many columns more as a sector has elements. src is read in aligned
+// words of 16 bytes, which the tile takes apart; inside, those that stick out are
+// elements of the matrix, too.
+template <typename T, int ROWS, int COLS>
+__device__ __forceinline__ void shifted(const ho_args &a)
+{
+	enum {
+		THREADS = 256,
+		SIZE = sizeof(T),
+		LEAD = 32 / SIZE, // columns more
+		WIDTH = COLS + LEAD,
+		PITCH = WIDTH + 1, // odd: no two lanes of a column want one bank
+		PART = 16 / SIZE,  // elements of a word of src
+		WORDS = ROWS / PART + 1,
+		ROUNDS = (WIDTH * WORDS + THREADS - 1) / THREADS,
+		PAIR = 8 / SIZE, // elements that a thread stores at once
+	};
+	__shared__ T tile[ROWS * PITCH];
+
+	const int n = (int)a.n, t = (int)threadIdx.x;
+	const i64 rows = (i64)a.shape[n - 2], cols = (i64)a.shape[n - 1];
+	const i64 dst_row = a.dst_step[n - 2], src_col = a.src_step[n - 1];
+	u64 dst, src;
+	u32 tx, ty;
+	which_tile(a, (u32)((rows + ROWS - 1) / ROWS), (u32)((cols + LEAD - 1 + COLS - 1) / COLS), dst, src, tx, ty);
+
+	const i64 row0 = (i64)ty * ROWS, col0 = (i64)tx * COLS;
+	src += row0 * SIZE + (col0 - LEAD) * src_col; // the tile's first element, perhaps outside
+	dst += row0 * dst_row + col0 * SIZE;
+
+	if (row0 >= LEAD && row0 + ROWS + LEAD <= rows && col0 >= LEAD && col0 + COLS <= cols) {
+		w16 word[ROUNDS];
+#pragma unroll
+		for (int i = 0; i < ROUNDS; i++) {
+			const int x = t + i * THREADS, c = x / WORDS, k = x % WORDS;
+			const u64 from = src + (i64)c * src_col;
+			if (x < WIDTH * WORDS)
+				load(from - from % 16 + k * 16, word[i]);
+		}
+#pragma unroll
+		for (int i = 0; i < ROUNDS; i++) {
+			const int x = t + i * THREADS, c = x / WORDS, k = x % WORDS;
+			const int off = (int)((src + (i64)c * src_col) % 16) / SIZE;
+			const T *e = (const T *)&word[i];
+			if (x < WIDTH * WORDS)
+#pragma unroll
+				for (int j = 0; j < PART; j++) {
+					const int r = k * PART + j - off;
+					if (r >= 0 && r < ROWS)
+						tile[r * PITCH + c] = e[j];
+				}
+		}
+		__syncthreads();
+#pragma unroll
+		for (int x = t; x < ROWS * (COLS / PAIR); x += THREADS) {
+			const int r = x / (COLS / PAIR), k = x % (COLS / PAIR) * PAIR;
+			const u64 to = dst + r * dst_row;
+			const int left = (int)(to % 32) / SIZE;
+			w8 out;
+			T *e = (T *)&out;
+#pragma unroll
+			for (int j = 0; j < PAIR; j++)
+				e[j] = tile[r * PITCH + LEAD - left + k + j];
+			store(to + (i64)(k - left) * SIZE, out);
+		}
+		return;
+	}
+
+	// At the edges element by element, as far as there are any.
+	const int x = t % 32, y = t / 32;
+#pragma unroll 1
+	for (int c = y; c < WIDTH; c += THREADS / 32)
+		for (int r = x; r < ROWS && row0 + r < rows; r += 32)
+			if (col0 - LEAD + c >= 0 && col0 - LEAD + c < cols)
+				load(src + (u64)r * SIZE + (i64)c * src_col, tile[r * PITCH + c]);
+	__syncthreads();
+#pragma unroll 1
+	for (int r = y; r < ROWS && row0 + r < rows; r += THREADS / 32) {
+		const u64 to = dst + r * dst_row;
+		const int left = (int)(to % 32) / SIZE;
+		for (int k = x; k < COLS; k += 32)
+			if (col0 + k - left >= 0 && col0 + k - left < cols)
+				store(to + (i64)(k - left) * SIZE, tile[r * PITCH + LEAD - left + k]);
+	}
+}
+
 #define STRIDED(BYTES, T)                                                                             \
 	extern "C" __global__ void __launch_bounds__(256)                                             \
 	    ho_copy_strided_##BYTES##_32(const __grid_constant__ ho_args a) { strided<T, u32>(a); }   \
@@ -295,3 +392,14 @@ TRANSPOSE(4, u32, 4, u32, 64, 64)
 TRANSPOSE(8, w8, 8, w8, 64, 64)
 TRANSPOSE(8, w8, 8, w8, 32, 32)
 TRANSPOSE(16, w16, 16, w16, 32, 16)
+
+#define SHIFTED(BYTES, T, ROWS, COLS)                                                                 \
+	extern "C" __global__ void __launch_bounds__(256)                                             \
+	    ho_copy_shifted_##BYTES##_##ROWS##x##COLS(const __grid_constant__ ho_args a)              \
+	{                                                                                             \
+		shifted<T, ROWS, COLS>(a);                                                            \
+	}
+
+SHIFTED(1, unsigned char, 128, 128)
+SHIFTED(2, unsigned short, 128, 64)
+SHIFTED(4, u32, 64, 64)

@@ -52,22 +52,30 @@ type Tile struct {
 	Width      int64 // bytes of an element
 	Word       int64 // bytes to which all addresses and steps have to be aligned
 	Rows, Cols int64 // of a tile: along the axis that is dense in src, and in dst
+	// Lead is how many columns a tile of dst may lie to the left, so that there may
+	// be one more of them.
+	Lead int64
 }
 
 // Tiles lists those kernels, the faster ones of a width first. The last one of
 // a width suits every copy; the others those that fill their tiles.
 var Tiles = [...]Tile{
-	tile(1, 8, 256, 128), tile(1, 4, 128, 64), tile(1, 1, 64, 64),
-	tile(2, 8, 128, 128), tile(2, 8, 64, 64), tile(2, 2, 64, 64),
-	tile(4, 8, 64, 64), tile(4, 4, 64, 64),
+	tile(1, 8, 256, 128), tile(1, 4, 128, 64), shifted(1, 128, 128), tile(1, 1, 64, 64),
+	tile(2, 8, 128, 128), tile(2, 8, 64, 64), shifted(2, 128, 64), tile(2, 2, 64, 64),
+	tile(4, 8, 64, 64), shifted(4, 64, 64), tile(4, 4, 64, 64),
 	tile(8, 8, 64, 64), tile(8, 8, 32, 32),
 	tile(16, 16, 32, 16),
 }
 
 func tile(width, word, rows, cols int64) Tile {
-	d := func(n int64) string { return strconv.FormatInt(n, 10) }
-	return Tile{"ho_copy_transpose_" + d(width) + "_" + d(word) + "_" + d(rows) + "x" + d(cols), width, word, rows, cols}
+	return Tile{"ho_copy_transpose_" + text(width) + "_" + text(word) + "_" + text(rows) + "x" + text(cols), width, word, rows, cols, 0}
 }
+
+func shifted(width, rows, cols int64) Tile {
+	return Tile{"ho_copy_shifted_" + text(width) + "_" + text(rows) + "x" + text(cols), width, width, rows, cols, 32/width - 1}
+}
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
 
 // Pick returns the kernel for elements of a width, and nil if there is none. All
 // addresses and steps but the dense ones are multiples of align; the two dense axes
