@@ -365,17 +365,20 @@ func (p *copyPlan) wholeSectors(src uint64) bool {
 
 // hostShare returns how many of the rows of the outermost axis the host should gather
 // while a kernel reads the others: neither alone makes the bus busy, the kernel for want of
-// requests that can be under way, the host for want of processors. It is a fortieth for each of those.
+// requests that can be under way, the host for want of processors. Each of eight processors
+// is good for a twentieth, and of eight more for half of that; what is more has no effect.
 // Copies that are short are left to the kernel.
 func (p *copyPlan) hostShare() int64 {
 	if p.n == 0 || p.bytes() < stageSlots*largeSlot {
 		return 0
 	}
-	return p.shape[0] / 40 * int64(min(runtime.GOMAXPROCS(0), 16))
+	procs := min(int64(runtime.GOMAXPROCS(0)), 16)
+	return p.shape[0] / 40 * min(2*procs, 8+procs)
 }
 
 // mapped reports whether kernels reach pinned memory by the address that the host
-// has for it: memory that was registered need not be.
+// has for it: memory that was registered need not be. It is asked in the context:
+// without one that is current a GPU's driver does not tell that address.
 func (t *transfer) mapped(addr uint64) bool {
 	p, res := t.d.MemHostGetDevicePointer(t.ctx, uintptr(addr), 0)
 	return res == driver.Success && uint64(p) == addr
