@@ -256,21 +256,28 @@ func TestTransposeKernels(t *testing.T) {
 	types := map[int64]dlpack.DataType{1: dlpack.UInt8, 2: dlpack.BFloat16, 4: dlpack.Float32, 8: dlpack.Float64, 16: dlpack.Complex128}
 	for _, tile := range kernels.Tiles {
 		t.Run(tile.Name, func(t *testing.T) {
-			dt, w := types[tile.Width], tile.Word/tile.Width
+			dt := types[tile.Width]
 			for _, more := range []int64{0, 1, 3} {
-				rows, cols := 2*tile.Rows+more, 2*tile.Cols+2*more
-				// Odd multiples of a word.
-				pitch := func(n int64) int64 { return ((n+w-1)/w | 1) * w }
+				// The size and the least alignment at which it is this one's turn.
+				var rows, cols, align int64
 				for _, size := range [][2]int64{
-					{rows, cols},
+					{2*tile.Rows + more, 2*tile.Cols + 2*more},
 					{tile.Rows + more, tile.Cols + more},       // a larger kernel of the same words exists
 					{2*tile.Rows + more, tile.Cols - 1 - more}, // the last resort
 				} {
-					if rows, cols = size[0], size[1]; kernels.Pick(tile.Width, tile.Word, rows, cols).Name == tile.Name {
+					for align = tile.Word; align <= kernels.Sector; align *= 2 {
+						if kernels.Pick(tile.Width, align, size[0], size[1]).Name == tile.Name {
+							break
+						}
+					}
+					if rows, cols = size[0], size[1]; align <= kernels.Sector {
 						break
 					}
 				}
-				require.Equal(t, tile.Name, kernels.Pick(tile.Width, tile.Word, rows, cols).Name)
+				require.Equal(t, tile.Name, kernels.Pick(tile.Width, align, rows, cols).Name)
+				// Odd multiples of that.
+				w := align / tile.Width
+				pitch := func(n int64) int64 { return ((n+w-1)/w | 1) * w }
 				sp, dp := pitch(rows), pitch(cols)
 				room := max(rows*dp, cols*sp)*2 + 2*w
 				size := int(room*tile.Width) + 64

@@ -246,7 +246,7 @@ func (p *copyPlan) tiled(dst, src uint64) (*kernels.Tile, int64) {
 			align |= uint64(p.dst[i]) | uint64(p.src[i])
 		}
 	}
-	t := kernels.Pick(p.item, int64(1)<<bits.TrailingZeros64(align|16), n, p.shape[last])
+	t := kernels.Pick(p.item, int64(1)<<bits.TrailingZeros64(align|kernels.Sector), n, p.shape[last])
 	if t == nil {
 		return nil, 0
 	}

@@ -72,10 +72,14 @@ func tile(width, word, rows, cols int64) Tile {
 }
 
 func shifted(width, rows, cols int64) Tile {
-	return Tile{"ho_copy_shifted_" + text(width) + "_" + text(rows) + "x" + text(cols), width, width, rows, cols, 32/width - 1}
+	return Tile{"ho_copy_shifted_" + text(width) + "_" + text(rows) + "x" + text(cols), width, width, rows, cols, Sector/width - 1}
 }
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+// Sector is the size of what memory is written in: rows that are aligned to less
+// have sectors that are written in parts.
+const Sector = 32
 
 // Pick returns the kernel for elements of a width, and nil if there is none. All
 // addresses and steps but the dense ones are multiples of align; the two dense axes
@@ -87,7 +91,9 @@ func Pick(width, align, rows, cols int64) *Tile {
 		if t.Width != width {
 			continue
 		}
-		if align%t.Word == 0 && rows >= t.Rows && cols >= t.Cols {
+		// Of 4 bytes the shifting one is faster wherever there are such sectors.
+		shift := width == 4 && align%Sector != 0 && rows >= 64 && cols >= 64
+		if align%t.Word == 0 && rows >= t.Rows && cols >= t.Cols && (t.Lead > 0 || !shift) {
 			return t
 		}
 		last = t
