@@ -38,10 +38,13 @@ func TestMain(m *testing.M) {
 
 var background = context.Background()
 
-// open returns a device, or skips if there are too few.
+// open returns a device, or skips if there are too few. What the test gives back is the driver's
+// when it has ended: freeing pinned memory waits for the device, and would do so for the work that the
+// next test holds up.
 func open(t testing.TB, ordinal int) *device.Device {
 	t.Helper()
 	testdriver.Open(t)
+	t.Cleanup(func() { require.NoError(t, device.Flush(soon(t))) })
 	n, err := device.Count()
 	require.NoError(t, err)
 	if n <= ordinal {

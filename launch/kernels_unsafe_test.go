@@ -231,6 +231,7 @@ func newStream(t testing.TB, ordinal int) *device.Stream {
 	if n <= ordinal {
 		t.Skipf("needs %d devices, there are %d", ordinal+1, n)
 	}
+	t.Cleanup(func() { flush(t) })
 	dev, err := device.Open(ordinal)
 	require.NoError(t, err)
 	s, err := dev.NewStream(nil)

@@ -47,10 +47,19 @@ func TestMain(m *testing.M) {
 	}, os.Stderr))
 }
 
+// flush waits until memory outside of pools is given back, which would wait for the work that the next test
+// holds up.
+func flush(t testing.TB) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, device.Flush(ctx))
+}
+
 // openDevice returns device 0.
 func openDevice(t testing.TB) *device.Device {
 	t.Helper()
 	testdriver.Open(t)
+	t.Cleanup(func() { flush(t) })
 	d, err := device.Open(0)
 	require.NoError(t, err)
 	return d

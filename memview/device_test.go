@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,6 +31,11 @@ func openDevice(t testing.TB, ordinal int) *device.Device {
 	if n <= ordinal {
 		t.Skipf("needs %d devices, there are %d", ordinal+1, n)
 	}
+	t.Cleanup(func() { // freeing pinned memory would wait for the work that the next test holds up
+		ctx, cancel := context.WithTimeout(background, 20*time.Second)
+		defer cancel()
+		require.NoError(t, device.Flush(ctx))
+	})
 	d := must(device.Open(ordinal))
 	prepared[min(ordinal, 1)].Do(func() {
 		// Kernels must not be loaded for the first time while a test holds
