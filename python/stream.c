@@ -363,10 +363,14 @@ int ho_stream_quiet(ho_driver *d, ho_context ctx, ho_stream s)
 /* ---- Whether to ask ----
  *
  * The question costs less than the edge that it may spare, or twice as much: that
- * is a matter of the machine. It is measured, once a device. */
+ * is a matter of the machine. It is measured for each device, and again after ever
+ * more waits, since the moment may have been a bad one. */
 enum { UNKNOWN, ASK, NEVER, MEASURE };
-enum { DEVICES = 64, TURNS = 8, PATIENCE = 100000 /* ns */ };
-static int8_t asking[DEVICES];
+enum { DEVICES = 64, TURNS = 8, PATIENCE = 50000 /* ns */, LATER = 16, WAITS = 1024, TIMES = 6 };
+static struct {
+	int8_t how, times; /* that it was measured */
+	uint32_t left;     /* waits until it is to be measured; 0: never */
+} asking[DEVICES];
 
 static int64_t now(void)
 {
@@ -390,32 +394,40 @@ static int captures(ho_driver *d, ho_context ctx, ho_stream s)
 	return r.st != HO_CUDA_SUCCESS || r.o_status != HO_CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Asks a stream that is idle some times, and then makes the edge that is wanted as
- * often; the least times count, which nobody has interrupted. Then it waits for
- * what it has put on the stream, which the next question would find pending. */
+/* Waits until a stream is idle, for a short while. */
+static int settles(ho_driver *d, ho_context ctx, ho_stream s)
+{
+	int64_t end = now() + PATIENCE;
+	int quiet;
+
+	while (!(quiet = ho_stream_quiet(d, ctx, s)) && now() < end)
+		;
+	return quiet;
+}
+
+/* Asks a stream that is idle and makes the edge that is wanted, some times in
+ * turns: the least times count, which nobody has interrupted. What it puts on the
+ * stream the next question would find pending, and so is waited for. UNKNOWN if
+ * the stream is not idle. */
 static int measured(ho_driver *d, const ho_stream_ref *a, const ho_stream_ref *b)
 {
 	ho_context ctx = (ho_context)a->ctx, other = (ho_context)(b->ctx != 0 ? b->ctx : a->ctx);
 	ho_stream from = (ho_stream)a->handle, to = (ho_stream)b->handle;
-	int64_t ask = INT64_MAX, edge = INT64_MAX, begin, end;
+	int64_t ask = INT64_MAX, edge = INT64_MAX, begin;
 
-	if (captures(d, ctx, from) || captures(d, other, to))
-		return MEASURE; /* another time */
+	if (captures(d, ctx, from) || captures(d, other, to) || !ho_stream_quiet(d, ctx, from))
+		return UNKNOWN;
 	for (int i = 0; i < TURNS; i++) {
 		begin = now();
-		if (!ho_stream_quiet(d, ctx, from))
-			return MEASURE;
+		ho_stream_quiet(d, ctx, from);
 		ask = smaller(ask, now() - begin);
-	}
-	for (int i = 0; i < TURNS; i++) {
 		begin = now();
 		if (ho_order(d, ctx, from, other, to, 0) != HO_CUDA_SUCCESS)
-			return ASK; /* the caller hears of it */
+			return UNKNOWN; /* the caller hears of it */
 		edge = smaller(edge, now() - begin);
+		if (!settles(d, ctx, from))
+			return UNKNOWN;
 	}
-	end = now() + PATIENCE;
-	while (!ho_stream_quiet(d, ctx, from) && now() < end)
-		;
 	return ask <= edge ? ASK : NEVER;
 }
 
@@ -446,25 +458,31 @@ static void forget(uint64_t handle)
 
 int ho_stream_ask(ho_driver *d, int dev, const ho_stream_ref *a, const ho_stream_ref *b)
 {
-	int8_t *how = &asking[dev >= 0 && dev < DEVICES ? dev : 0];
+	int at = dev >= 0 && dev < DEVICES ? dev : 0, found = UNKNOWN;
 	uint32_t i = place_of(a->handle);
 
-	if (*how == NEVER)
+	if (HO_UNLIKELY(asking[at].how == UNKNOWN)) {
+		asking[at].how = ASK;
+		asking[at].left = !d->provided; /* runs on the software device are to be alike */
+	}
+	if (asking[at].left > 1)
+		asking[at].left--;
+	if (HO_UNLIKELY(asking[at].left == 1) && a->handle > PER_THREAD && b->handle > PER_THREAD && a->ctx != 0) {
+		asking[at].left = LATER; /* also for other threads */
+		HO_UNLOCKED(found = measured(d, a, b));
+		if (found != UNKNOWN) {
+			asking[at].how = (int8_t)found;
+			asking[at].left = WAITS << 2 * asking[at].times;
+			asking[at].times += asking[at].times < TIMES;
+		}
+	}
+	if (asking[at].how == NEVER)
 		return 0;
 	if (asked[i].handle != a->handle) {
 		asked[i].handle = a->handle;
 		asked[i].busy = asked[i].calls = 0;
 	}
-	if (asked[i].busy >= BUSY && ++asked[i].calls % ASK_EVERY != 0)
-		return 0;
-	if (HO_UNLIKELY(*how == UNKNOWN)) /* runs on the software device are to be alike */
-		*how = d->provided ? ASK : MEASURE;
-	if (HO_UNLIKELY(*how == MEASURE) && a->handle > PER_THREAD && b->handle > PER_THREAD && a->ctx != 0) {
-		int found;
-		HO_UNLOCKED(found = measured(d, a, b));
-		*how = (int8_t)found;
-	}
-	return *how != NEVER;
+	return asked[i].busy < BUSY || ++asked[i].calls % ASK_EVERY == 0;
 }
 
 void ho_stream_answered(const ho_stream_ref *a, int quiet)
@@ -1186,10 +1204,10 @@ static ho_PyObject *stream_default(ho_PyObject *m, ho_PyObject *const *args, ho_
 }
 
 /* _asking(how=None) -> how it is with device 0: a number of the enum above. It is set for all devices; MEASURE
- * measures on the software device, too. For tests. */
+ * measures on the software device, too, and the others stay. For tests. */
 static ho_PyObject *set_asking(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
 {
-	int8_t old = asking[0];
+	int old = asking[0].left != 0 && asking[0].times == 0 ? MEASURE : asking[0].how;
 	(void)m;
 
 	if (n > 0) {
@@ -1199,8 +1217,11 @@ static ho_PyObject *set_asking(ho_PyObject *m, ho_PyObject *const *args, ho_ssiz
 				ho_py.PyErr_SetString(ho_py.PyExc_ValueError, "_asking(how): 0 to 3");
 			return NULL;
 		}
-		for (int i = 0; i < DEVICES; i++)
-			asking[i] = (int8_t)how;
+		for (int i = 0; i < DEVICES; i++) {
+			asking[i].how = (int8_t)(how == MEASURE ? ASK : how);
+			asking[i].times = 0;
+			asking[i].left = how == MEASURE;
+		}
 		for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
 			asked[i].busy = 0;
 	}

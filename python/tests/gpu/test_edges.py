@@ -135,9 +135,10 @@ def test_the_question_is_measured_once(view: StridedMemoryView, stream: Any, oth
         assert _core._asking() == MEASURE, "what is pending makes a difference"
         assert not other.is_done
         opened()
-    stream.sync()
-    other.sync()
-    order()
+    for _ in range(64):
+        stream.sync()
+        other.sync()
+        order()
     found = _core._asking()
     assert found in (ASK, NEVER)
     with gate(stream) as opened:
@@ -150,14 +151,33 @@ def test_the_question_is_measured_once(view: StridedMemoryView, stream: Any, oth
 
 def test_a_failed_measurement_is_none(stream: Any, other: Any) -> None:
     other.wait(stream)
-    _core._asking(MEASURE)
     stream.sync()
+    _core._asking(MEASURE)
     _core._inject("cuEventRecord:1+:2")
     try:
         other.wait(stream)  # nothing is pending, and what failed nobody wanted
     finally:
         _core._inject("")
-    assert _core._asking() == ASK
+    assert _core._asking() == MEASURE
+
+
+def test_it_is_measured_again(stream: Any, other: Any) -> None:
+    other.wait(stream)
+    stream.sync()
+    _core._asking(MEASURE)
+    counts = []
+    for waits in (500, 700, 700):
+        _core._inject("cuThreadExchangeStreamCaptureMode:1000000:1")  # counts, and never fails
+        for _ in range(waits):
+            stream.sync()
+            other.wait(stream)
+        counts.append(json.loads(_core._inject(""))["calls"])
+    found = _core._asking()
+    assert found in (ASK, NEVER)
+    if found == NEVER:  # at first, after 1,024 waits, and after 4,096 more
+        assert counts[0] > 0
+        assert counts[1] > 0
+        assert counts[2] == 0
 
 
 def test_a_busy_stream_is_seldom_asked(stream: Any, other: Any, gate: Any) -> None:
