@@ -109,6 +109,8 @@ def test_B315_B317_fork_with_a_device() -> None:
     """In the child every call that needs Go or the driver says why, closing is no error, and it ends."""
     program(
         """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of a fork beside threads, as the driver's are
 assert copied(v, s) == {3}
 for how in ("os._exit", "sys.exit"):
     pid = os.fork()
