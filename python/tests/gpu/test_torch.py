@@ -301,8 +301,9 @@ def test_no_measurement_under_capture(stream: Any) -> None:
         torch.cuda.current_stream().wait_stream(torch.cuda.ExternalStream(stream.handle))
         torch.cuda.current_stream().wait_stream(torch.cuda.ExternalStream(other.handle))
     g.replay()
-    torch.cuda.synchronize()
-    other.wait(stream)
+    for _ in range(64):  # later
+        torch.cuda.synchronize()
+        other.wait(stream)
     assert handoff._core._asking() in (1, 2)
     handoff._core._asking(before)
 
