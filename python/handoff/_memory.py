@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from handoff import _core
-from handoff._core import StreamView
+from handoff._core import Stream, StreamView
 from handoff._device import Buffer, Device, MemoryKind
 
 if TYPE_CHECKING:
@@ -470,6 +470,17 @@ class ManagedMemoryResource(_Resource):
         return self._place[1] if self._place is not None and self._place[0] == "device" else -1  # type: ignore[return-value]
 
 
+def _placed(s: StreamView) -> StreamView:
+    """Make the view know its device, of a stream that may be closed before the view is needed."""
+    if isinstance(s.exporting_obj, Stream):
+        _ = s.device_id
+    return s
+
+
+def _gone(s: StreamView) -> bool:
+    return isinstance(s.exporting_obj, Stream) and s.exporting_obj.is_closed
+
+
 class _Claim:
     """Calls a resource's deallocate when the last user of some memory is gone."""
 
@@ -480,8 +491,17 @@ class _Claim:
         self.used: list[StreamView] = []
 
     def order(self) -> None:
-        """Order the stream that the memory goes back on after the others that use it."""
+        """Order the stream that the memory goes back on after the others that use it.
+
+        One that was closed meanwhile has no handle any more, or another's: the host waits for the device.
+        """
+        if self.stream is not None and _gone(self.stream):
+            Device(self.stream.device_id).sync()
+            self.stream = _core.LEGACY_DEFAULT_STREAM
         for s in self.used:
+            if _gone(s):
+                Device(s.device_id).sync()
+                continue
             if s == self.stream:
                 continue
             try:
@@ -501,8 +521,7 @@ class _Claim:
 class _Imported(Buffer):
     """A buffer of memory that handoff has not allocated."""
 
-    __slots__ = ("_claim", "_keep")
-    _claim: weakref.ref[_Claim] | None
+    __slots__ = ("_keep",)
     _keep: Any
 
     @property
@@ -531,16 +550,16 @@ class _Imported(Buffer):
         """Change the stream in whose order the memory is given back."""
         s = StreamView(stream)
         claim = self._keep
-        if isinstance(claim, _Claim) and claim.stream is not None and s != claim.stream:
+        if isinstance(claim, _Claim) and claim.stream is not None and (s != claim.stream or _gone(claim.stream)):
             claim.used.append(claim.stream)
-            claim.stream = s
+            claim.stream = _placed(s)
 
     def used_on(self, stream: _StreamLike) -> None:
         """Say that work queued on the stream uses the memory: giving it back waits for that."""
         s = StreamView(stream)
         claim = self._keep
         if isinstance(claim, _Claim) and claim.stream is not None and s != claim.stream and s not in claim.used:
-            claim.used.append(s)
+            claim.used.append(_placed(s))
 
     def fill(self, value: int | bytes | bytearray | memoryview, *, stream: _StreamLike) -> None:
         """Fill with a byte (0 to 255), or a pattern of 1, 2 or 4 bytes, in stream order."""
@@ -577,7 +596,7 @@ def from_handle(ptr: Any, size: int, mr: MemoryResource | None, owner: object, s
         return mr._adopt(ptr, size, stream)
     on = None
     if mr.is_device_accessible:
-        on = StreamView(_core.LEGACY_DEFAULT_STREAM if stream is None else stream)
+        on = _placed(StreamView(_core.LEGACY_DEFAULT_STREAM if stream is None else stream))
     claim = _Claim(mr, int(ptr), size, on)
     try:
         b = _core._buffer_wrap(_Imported, ptr, size, claim)

@@ -325,6 +325,33 @@ def test_a_resource_of_a_program(stream: Any, other: Any) -> None:
     assert mr.alive == {}
 
 
+def test_streams_that_are_closed_before_the_memory_goes_back(stream: Any) -> None:
+    mr, d = Mine(), Device(0)
+    user = d.create_stream()
+    b = mr.allocate(64, stream=stream)
+    user.wait(stream)
+    b.fill(5, stream=user)
+    user.close()
+    b.close()  # the host waits: nothing can be ordered after a stream that is gone
+    assert [s for _, _, s in mr.freed] == [StreamView(stream)]
+
+    home = d.create_stream()
+    b = mr.allocate(64, stream=home)
+    b.fill(6, stream=home)
+    home.close()
+    del b
+    assert settled(mr.freed, 2)
+    assert mr.freed[1][2] == handoff.LEGACY_DEFAULT_STREAM, "not a handle that is no stream's, or another's"
+    assert mr.alive == {}
+
+    home = d.create_stream()
+    b = mr.allocate(64, stream=home)
+    home.close()
+    b.set_deallocation_stream(stream)
+    b.close()
+    assert mr.freed[2][2] == StreamView(stream)
+
+
 def test_a_device_takes_a_resource(stream: Any) -> None:
     d = Device(0)
     assert d.memory_resource == DeviceMemoryResource(0)
