@@ -21,9 +21,10 @@ import (
 // gathers a part meanwhile. Other strided host memory, and pageable memory, goes
 // between the host and a device through pinned memory in pieces: goroutines, up to
 // GOMAXPROCS for a piece, gather some while the device takes others. Host memory is
-// read and written in the order of s too: host functions begin that work and wait for it. Between two devices, strided memory is gathered and
-// scattered on either side. Views that overlap are copied as if src had been
-// read whole before, through memory of the size of src.
+// read and written in the order of s too: host functions begin that work and wait
+// for it. Between two devices, strided memory is gathered and scattered on either
+// side. Views that overlap are copied as if src had been read whole before, through
+// memory of the size of src.
 //
 // Both views have to be ordered on s before: work queued on s may use them.
 // Memory of devices has to stay until the copy is done, which
