@@ -39,13 +39,24 @@ var events registry[driver.EventHandle, Event]
 
 // NewEvent creates an event in c, not yet recorded. opts may be nil.
 func (c *Context) NewEvent(opts *EventOptions) (*Event, error) {
-	const op = "create event"
+	held, err := c.hold(opCreateEvent)
+	if err != nil {
+		return nil, err
+	}
+	return c.createEvent(opts, held)
+}
+
+const opCreateEvent = "create event"
+
+// createEvent takes a hold on the context over, also on an error.
+func (c *Context) createEvent(opts *EventOptions, held *owner) (*Event, error) {
+	const op = opCreateEvent
 	var o EventOptions
 	if opts != nil {
 		o = *opts
 	}
 	if o.Interprocess && o.Timing { // B298
-		return nil, invalid("%s: an interprocess event has no timing", op)
+		return nil, join(invalid("%s: an interprocess event has no timing", op), held.unref())
 	}
 	var flags uint32
 	if !o.Timing {
@@ -56,10 +67,6 @@ func (c *Context) NewEvent(opts *EventOptions) (*Event, error) {
 	}
 	if o.Interprocess {
 		flags |= driver.EventInterprocess
-	}
-	held, err := c.hold(op)
-	if err != nil {
-		return nil, err
 	}
 	h, res := c.dev.d.EventCreate(c.handle, flags)
 	if err := check(op, c.dev.ordinal, res); err != nil {

@@ -520,11 +520,14 @@ func memoryChild() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := c.Close(); err != nil { // the stream holds it
+		return err
+	}
 	_, err = device.OpenMemory(shared[0], other)
 	if de := (*device.Error)(nil); !errors.As(err, &de) {
 		return fmt.Errorf("in a second context: %w", err)
 	}
-	if err := errors.Join(other.Close(), c.Close()); err != nil {
+	if err := other.Close(); err != nil {
 		return err
 	}
 	var first, mid [500]byte

@@ -112,10 +112,7 @@ func OpenMemory(shared SharedMemory, s *Stream) (*Buffer, error) {
 		return nil, err
 	}
 	defer s.exit()
-	held, err := c.hold(op)
-	if err != nil {
-		return nil, err
-	}
+	held := c.keep()
 	base, res := d.IpcOpenMemHandle(c.handle, shared.Handle, driver.IPCMemLazyEnablePeerAccess)
 	if err := check(op, dev, res); err != nil {
 		return nil, join(err, held.unref())

@@ -128,6 +128,13 @@ func (b *object) hold(op string) (*owner, error) {
 	return b.own, nil
 }
 
+// keep is hold where something that is in use holds the object already: it may be
+// closed.
+func (b *object) keep() *owner {
+	b.own.ref()
+	return b.own
+}
+
 // reaper runs what cleanups leave behind, on one goroutine that ends when
 // there is no more.
 var reaper struct {

@@ -424,7 +424,7 @@ func (s *Stream) Record(opts *EventOptions) (*Event, error) {
 		return nil, err
 	}
 	defer s.exit()
-	e, err := s.ctx.NewEvent(opts)
+	e, err := s.ctx.createEvent(opts, s.ctx.keep())
 	if err != nil {
 		return nil, err
 	}

@@ -768,6 +768,28 @@ func TestUseKeepsTheHandle(t *testing.T) {
 	waitFor(t, func() bool { return device.Stats().Streams == before.Streams })
 }
 
+func TestStreamsOfClosedContexts(t *testing.T) { // the context stays for them
+	d := open(t, 0)
+	c, err := d.NewContext(0)
+	require.NoError(t, err)
+	s, err := c.NewStream(nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	_, err = c.NewEvent(nil)
+	require.ErrorIs(t, err, device.ErrClosed)
+	e, err := s.Record(nil)
+	require.NoError(t, err)
+	require.NoError(t, s.WaitEvent(e))
+	_, err = s.Record(&device.EventOptions{Timing: true, Interprocess: true})
+	require.ErrorIs(t, err, device.ErrInvalidValue)
+	made := device.Stats().Contexts
+	require.NoError(t, s.Close())
+	require.Equal(t, made, device.Stats().Contexts, "the event holds it, too")
+	require.NoError(t, e.Synchronize(t.Context()))
+	require.NoError(t, e.Close())
+	require.Equal(t, made-1, device.Stats().Contexts)
+}
+
 func TestPass(t *testing.T) { // a stream stays for who is in a pass that it admits
 	d := open(t, 0)
 	a, err := d.NewStream(nil)
