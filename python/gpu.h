@@ -103,6 +103,9 @@ HO_HIDDEN ho_stream_ref ho_stream_of(ho_PyObject *o);
  * while. The caller has a reference on o. */
 HO_HIDDEN void ho_stream_hold(ho_PyObject *o);
 HO_HIDDEN void ho_stream_unhold(ho_PyObject *o);
+/* The same of a stream argument, which may be no object, or another library's. */
+HO_HIDDEN void ho_stream_hold_ref(const ho_stream_ref *s);
+HO_HIDDEN void ho_stream_unhold_ref(const ho_stream_ref *s);
 /* The ordinal of the device of a placed stream. 0 or -1. */
 HO_HIDDEN int ho_stream_device_id(const char *op, const ho_stream_ref *ref, int32_t *out);
 /* A new StreamView of a raw handle, or None for handle 0 with none. */

@@ -660,6 +660,18 @@ void ho_stream_unhold(ho_PyObject *o)
 	}
 }
 
+void ho_stream_hold_ref(const ho_stream_ref *s)
+{
+	if (s->keep != NULL && is_stream(s->keep))
+		ho_stream_hold(s->keep);
+}
+
+void ho_stream_unhold_ref(const ho_stream_ref *s)
+{
+	if (s->keep != NULL && is_stream(s->keep))
+		ho_stream_unhold(s->keep);
+}
+
 static void dealloc(ho_PyObject *self)
 {
 	ho_PyTypeObject *type = HO_TYPE(self);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import sys
 import threading
 import weakref
 from typing import Any
@@ -350,6 +351,39 @@ def test_streams_that_are_closed_before_the_memory_goes_back(stream: Any) -> Non
     b.set_deallocation_stream(stream)
     b.close()
     assert mr.freed[2][2] == StreamView(stream)
+
+
+def test_a_stream_is_closed_while_others_use_it() -> None:
+    """Its handle stays until the calls that have it are over; later ones say that it is closed."""
+    d = Device(0)
+    streams = [d.create_stream() for _ in range(2)]
+    wrong: list[BaseException] = []
+    ended = threading.Event()
+
+    def use(home: Any) -> None:
+        while not ended.is_set():
+            for s in streams:
+                with contextlib.suppress(handoff.ClosedError):
+                    try:
+                        d.allocate(64, stream=home).fill(1, stream=s)
+                    except handoff.DriverError as e:
+                        wrong.append(e)
+
+    users = [threading.Thread(target=use, args=(d.create_stream(),)) for _ in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for u in users:
+            u.start()
+        for i in range(3000):
+            old, streams[i % 2] = streams[i % 2], d.create_stream()
+            old.close()
+    finally:
+        ended.set()
+        for u in users:
+            u.join()
+        sys.setswitchinterval(before)
+    assert wrong == []
 
 
 def test_a_device_takes_a_resource(stream: Any) -> None:
