@@ -353,6 +353,7 @@ def test_streams_that_are_closed_before_the_memory_goes_back(stream: Any) -> Non
     assert mr.freed[2][2] == StreamView(stream)
 
 
+@pytest.mark.racy  # a wait would make the moment rare that this is about
 def test_a_stream_is_closed_while_others_use_it() -> None:
     """Its handle stays until the calls that have it are over; later ones say that it is closed."""
     d = Device(0)
