@@ -132,8 +132,9 @@ HO_HIDDEN int ho_view_host_wait(ho_view *v);
 /* Whether the exchange table may give v out: it tells one stream and orders
  * nothing. 0 or -1. */
 HO_HIDDEN int ho_view_table_ready(ho_view *v);
-/* Copies in stream order; both views are ordered on the stream first. */
-HO_HIDDEN int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on);
+/* Copies in stream order; both views are ordered on the stream first. With wait
+ * it is done at return. */
+HO_HIDDEN int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on, int wait);
 /* Whether a device can: also pinned memory that says CPU, if a driver is in use
  * that knows it. */
 HO_HIDDEN int ho_view_on_device(const ho_view *v);

@@ -658,7 +658,7 @@ static int copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on, int wait
 	return f.kind == HO_FAULT_NONE ? 0 : ho_gpu_raise(op, &f);
 }
 
-int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on)
+int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on, int wait)
 {
 	static const char op[] = "copy";
 	ho_view *const both[] = { dst, src };
@@ -676,7 +676,7 @@ int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on)
 		if (some < 0 || (some > 0 && order_after(op, (int)both[i]->t.device.device_id, &from, &s) != 0))
 			return -1;
 	}
-	if (copy_on(dst, src, &s, 0) != 0)
+	if (copy_on(dst, src, &s, wait) != 0)
 		return -1;
 	for (int i = 0; i < 2; i++)
 		if (is_cuda(both[i]->t.device.device_type))
@@ -795,7 +795,7 @@ ho_owner *ho_view_to_device(ho_view *v, DLDevice to, ho_PyObject *stream, DLTens
 	dst->owner = memory->owner;
 	ho_view_ready(dst);
 	if (!is_empty(v)) {
-		if (ho_view_copy_on(dst, v, &on) != 0)
+		if (ho_view_copy_on(dst, v, &on, 0) != 0)
 			goto done;
 		/* The consumer's stream waits for the copy; one that asked for no
 		 * order is where the data was ordered before. */

@@ -69,6 +69,8 @@ HO_HIDDEN ho_PyObject *ho_error_class(int code);
 	X(stream_ptr, "stream_ptr") \
 	X(obj, "obj") \
 	X(other, "other") \
+	X(allocator, "allocator") \
+	X(blocking, "blocking") \
 	X(buffer, "buffer") \
 	X(fill_value, "fill_value") \
 	X(rule, "rule") \

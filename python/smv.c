@@ -510,16 +510,20 @@ static ho_PyObject *view_method(ho_PyObject *self, ho_PyObject *const *args, ho_
 	return &s->ob;
 }
 
-static const ho_param other_stream[] = { { &ho_names.other }, { &ho_names.stream } };
+static const ho_param copy_params[] = { { &ho_names.other }, { &ho_names.stream },
+	                                { &ho_names.allocator }, { &ho_names.blocking } };
 
 /* One copy between self and other. Host memory is copied at once, everything
- * else in the order of the stream, which must be given then. */
-static ho_PyObject *copy_between(ho_PyObject *self, ho_PyObject *other, ho_PyObject *stream, int to_other)
+ * else in the order of the stream, which must be given then. Of the arguments in a,
+ * allocator is there for programs of cuda.core: copies bring what they need along. */
+static ho_PyObject *copy_between(ho_PyObject *self, ho_PyObject *const a[4], int to_other)
 {
+	ho_PyObject *other = a[0], *stream = a[1];
 	static const char op[] = "copy";
 	ho_stream_ref on;
 	ho_arg arg;
-	int mode = ho_stream_arg(stream, op, &on), r = -1;
+	int wait = a[3] != NULL ? ho_py.PyObject_IsTrue(a[3]) : 0;
+	int mode = wait < 0 ? -1 : ho_stream_arg(stream, op, &on), r = -1;
 
 	if (mode < 0 || ho_view_live((ho_view *)self, op) != 0)
 		return NULL;
@@ -533,7 +537,7 @@ static ho_PyObject *copy_between(ho_PyObject *self, ho_PyObject *other, ho_PyObj
 		if (mode != HO_STREAM_ON)
 			ho_raise(HO_X_TYPE, 126, op, "GPU memory is copied in the order of a stream: pass stream=");
 		else
-			r = ho_view_copy_on(dst, src, &on);
+			r = ho_view_copy_on(dst, src, &on, wait);
 	} else if (mode == HO_STREAM_ON) {
 		ho_raise(HO_X_VALUE, 135, op, "host memory has no stream; leave it out");
 	} else if (ho_consume(&src->ob, 0, &arg) == 0) {
@@ -546,20 +550,20 @@ static ho_PyObject *copy_between(ho_PyObject *self, ho_PyObject *other, ho_PyObj
 
 static ho_PyObject *copy_from(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
 {
-	ho_PyObject *a[2];
+	ho_PyObject *a[4];
 
-	if (ho_parse("copy_from", args, n, kwnames, other_stream, 2, 2, 1, a) != 0)
+	if (ho_parse("copy_from", args, n, kwnames, copy_params, 4, 4, 1, a) != 0)
 		return NULL;
-	return copy_between(self, a[0], a[1], 0);
+	return copy_between(self, a, 0);
 }
 
 static ho_PyObject *copy_to(ho_PyObject *self, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
 {
-	ho_PyObject *a[2];
+	ho_PyObject *a[4];
 
-	if (ho_parse("copy_to", args, n, kwnames, other_stream, 2, 2, 1, a) != 0)
+	if (ho_parse("copy_to", args, n, kwnames, copy_params, 4, 4, 1, a) != 0)
 		return NULL;
-	return copy_between(self, a[0], a[1], 1);
+	return copy_between(self, a, 1);
 }
 
 static ho_PyObject *repr(ho_PyObject *self)
@@ -636,13 +640,14 @@ static ho_PyMethodDef methods[] = {
 	  "The same memory with another layout, a StridedLayout or a pair (shape, strides or None), or\n"
 	  "another dtype of the same item size. Without arguments the view itself." },
 	{ "copy_from", FAST(copy_from), FAST_FLAGS,
-	  "copy_from($self, other, stream=None)\n--\n\n"
+	  "copy_from($self, other, stream=None, allocator=None, blocking=None)\n--\n\n"
 	  "Copies the elements of other, of the same shape and dtype, into this view.\n\n"
 	  "Between host memories the copy is done at return. Where a GPU is on either side it is queued on\n"
 	  "the stream, which must be given; both sides are ordered on it, any strides will do, and the host\n"
-	  "does not wait: host memory must not be touched until the stream is there." },
+	  "does not wait, unless blocking is true: host memory must not be touched until the stream is\n"
+	  "there. The allocator is not used: copies bring the memory along that they need." },
 	{ "copy_to", FAST(copy_to), FAST_FLAGS,
-	  "copy_to($self, other, stream=None)\n--\n\n"
+	  "copy_to($self, other, stream=None, allocator=None, blocking=None)\n--\n\n"
 	  "Copies the elements of this view into other, of the same shape and dtype: see copy_from." },
 	{ "release_on", ho_view_release_on, HO_METH_O,
 	  "release_on($self, stream, /)\n--\n\n"

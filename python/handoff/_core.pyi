@@ -507,15 +507,28 @@ class StridedMemoryView(_View):
         the view itself.
         """
 
-    def copy_from(self, other: _Exchangeable | _SupportsCudaArrayInterface, stream: _StreamLike | None = None) -> None:
+    def copy_from(
+        self,
+        other: _Exchangeable | _SupportsCudaArrayInterface,
+        stream: _StreamLike | None = None,
+        allocator: object = None,
+        blocking: bool | None = None,
+    ) -> None:
         """Copies the elements of other, of the same shape and dtype, into this view.
 
         Between host memories the copy is done at return. Where a GPU is on either side it is queued
         on the stream, which must be given; both sides are ordered on it, any strides will do, and
-        the host does not wait: host memory must not be touched until the stream is there.
+        the host does not wait, unless blocking is true: host memory must not be touched until the stream is
+        there. The allocator is not used: copies bring the memory along that they need.
         """
 
-    def copy_to(self, other: _Exchangeable | _SupportsCudaArrayInterface, stream: _StreamLike | None = None) -> None:
+    def copy_to(
+        self,
+        other: _Exchangeable | _SupportsCudaArrayInterface,
+        stream: _StreamLike | None = None,
+        allocator: object = None,
+        blocking: bool | None = None,
+    ) -> None:
         """Copies the elements of this view into other, of the same shape and dtype: see copy_from."""
 
     def release_on(self, stream: _StreamLike, /) -> None:

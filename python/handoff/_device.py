@@ -15,6 +15,7 @@ from handoff import _core
 from handoff._core import Event, Stream, StreamView, StridedMemoryView
 
 if TYPE_CHECKING:
+    from handoff._copy import CopyOptions
     from handoff._core import _Exchangeable, _StreamLike, _SupportsCudaArrayInterface
     from handoff._memory import MemoryResource
 
@@ -392,22 +393,46 @@ class Buffer(_core._Memory):
                 raise _core.InvalidValueError(f"a pattern has 1, 2 or 4 bytes, not {width}")
         _core._buffer_fill(self._handoff_view, width, value, stream)
 
-    def copy_from(self, src: _Array | Buffer, *, stream: _StreamLike) -> None:
-        """Copy from another buffer or array of as many bytes, in stream order."""
-        self._handoff_view.copy_from(_bytes_of(src, stream), stream)
+    def copy_from(self, src: _Array | Buffer, *, stream: _StreamLike, options: CopyOptions | None = None) -> None:
+        """Copy from another buffer or array of as many bytes, in stream order.
 
-    def copy_to(self, dst: _Array | Buffer | None = None, *, stream: _StreamLike) -> Any:
+        With options (handoff.utils.CopyOptions) not on the legacy default stream, and not on one that
+        captures: TypeError.
+        """
+        if options is not None:
+            stream, options = _said("copy_from", stream, options)
+        view = _bytes_of(src, stream)
+        if options is not None:
+            view = _source("copy_from", view, options)
+        self._handoff_view.copy_from(view, stream)
+        self._queued(stream)
+        if isinstance(src, Buffer):
+            src._queued(stream)
+
+    def copy_to(
+        self, dst: _Array | Buffer | None = None, *, stream: _StreamLike, options: CopyOptions | None = None
+    ) -> Any:
         """Copy to another buffer or array of as many bytes, in stream order, and return that.
 
-        Without one it is a new buffer of the same memory resource.
+        Without one it is a new buffer of the same memory resource. Options are as for copy_from.
         """
+        view = self._handoff_view
+        if options is not None:
+            stream, options = _said("copy_to", stream, options)
+            view = _source("copy_to", view, options)
         if dst is None:
             mr = self.memory_resource
             if mr is None:
                 raise _core.InvalidValueError("handoff: copy_to: the buffer has no memory resource; name a destination")
             dst = mr.allocate(self.size, stream=stream)
-        self._handoff_view.copy_to(_bytes_of(dst, stream), stream)
+        view.copy_to(_bytes_of(dst, stream), stream)
+        self._queued(stream)
+        if isinstance(dst, Buffer):
+            dst._queued(stream)
         return dst
+
+    def _queued(self, stream: _StreamLike) -> None:
+        """Hear that a copy was queued on a stream. What views do is known for memory that handoff allocated."""
 
     def used_on(self, stream: _StreamLike) -> None:
         """Say that work queued on the stream uses the memory: giving it back waits for that."""
@@ -449,6 +474,20 @@ class Buffer(_core._Memory):
 
 
 _core._set_buffer_type(Buffer)
+
+
+def _said(op: str, stream: _StreamLike, options: Any) -> tuple[StreamView, CopyOptions]:
+    """Return the stream and the options of a copy, both checked."""
+    from handoff import _copy
+
+    return _copy.stream_of(op, stream), _copy.checked(op, options)
+
+
+def _source(op: str, view: StridedMemoryView, options: CopyOptions) -> StridedMemoryView:
+    """Return what to copy from, by the options."""
+    from handoff import _copy
+
+    return _copy.source(op, view, options)
 
 
 def _bytes_of(obj: _Array | Buffer, stream: _StreamLike) -> StridedMemoryView:

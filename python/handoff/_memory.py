@@ -566,16 +566,9 @@ class _Imported(Buffer):
         super().fill(value, stream=stream)
         self.used_on(stream)
 
-    def copy_from(self, src: Any, *, stream: _StreamLike) -> None:
-        """Copy from another buffer or array of as many bytes, in stream order."""
-        super().copy_from(src, stream=stream)
+    def _queued(self, stream: _StreamLike) -> None:
+        """Hear that a copy was queued on a stream: it uses the memory."""
         self.used_on(stream)
-
-    def copy_to(self, dst: Any = None, *, stream: _StreamLike) -> Any:
-        """Copy to another buffer or array of as many bytes, in stream order."""
-        r = super().copy_to(dst, stream=stream)
-        self.used_on(stream)
-        return r
 
 
 def from_handle(ptr: Any, size: int, mr: MemoryResource | None, owner: object, stream: _StreamLike | None) -> Buffer:

@@ -69,6 +69,29 @@ def run(package: str) -> None:
     assert b.__dlpack_device__() == (2, 0)
     assert (b.size, b.device_id, b.is_device_accessible, b.is_host_accessible) == (96, 0, True, False)
 
+    # Copies of several buffers, and what may be said of a copy.
+    some, more = ([device.allocate(96, stream=stream) for _ in range(3)] for _ in range(2))
+    stream.sync()
+    utils.copy_batch(stream, some, more)
+    said = utils.CopyOptions(src_access_order="any", overlap_mode="default")
+    assert said == utils.CopyOptions("any")
+    assert (said.src_access_order, said.overlap_mode) == ("any", "default")
+    assert (said.src_location_hint, said.dst_location_hint) == (None, None)
+    for wrong in ({"src_access_order": "none"}, {"overlap_mode": 1}):
+        with Raises(ValueError):
+            utils.CopyOptions(**wrong)
+    for srcs, dsts in ((some, more[1:]), (some[:1], [device.allocate(95, stream=stream)])):
+        with Raises(ValueError):
+            utils.copy_batch(stream, srcs, dsts)
+    with Raises(ValueError):
+        utils.copy_batch(stream, some, more, options=[said])
+    for on, srcs in ((stream, some[0]), (core.LEGACY_DEFAULT_STREAM, some)):
+        with Raises(TypeError):
+            utils.copy_batch(on, srcs, more)
+    with Raises(TypeError):
+        some[0].copy_to(more[0], stream=stream, options="any")
+    stream.sync()
+
     # Views of a buffer.
     f4 = np.dtype("float32")
     v = View.from_buffer(buffer=b, shape=(4, 6), strides=None, dtype=f4)

@@ -15,6 +15,7 @@ from gpuhelp import real_gpu
 
 import handoff
 from handoff import Buffer, Device, Event, Stream, StreamView, StridedMemoryView, args_viewable_as_strided_memory
+from handoff.utils import CopyOptions, copy_batch
 
 SIZE = 256
 
@@ -204,6 +205,18 @@ def buffer_copies(w: World) -> None:
     assert set(memoryview(w.view(w.pinned)).tolist()) == {3}
 
 
+@op()
+def batches(w: World) -> None:
+    w.a.fill(6, stream=w.s)
+    copy_batch(w.s, [w.a, w.a], [w.b, w.pinned])
+    w.s.sync()
+    assert set(memoryview(w.view(w.pinned)).tolist()) == {6}
+    copy_batch(w.q, [w.host], [w.b], options=CopyOptions("during_api_call"))
+    w.pinned.copy_to(w.a, stream=w.s, options=CopyOptions("any"))
+    w.q.sync()
+    w.s.sync()
+
+
 @op("StridedMemoryView.copy_from", "StridedMemoryView.copy_to")
 def view_copies(w: World) -> None:
     w.a.fill(5, stream=w.s)
@@ -212,7 +225,7 @@ def view_copies(w: World) -> None:
     w.view(b).copy_to(w.host, w.s)
     w.s.sync()
     assert w.host.tolist() == [5] * SIZE
-    w.view(w.a).copy_from(w.host, w.s)
+    w.view(w.a).copy_from(w.host, w.s, blocking=True)
     w.s.sync()
 
 
