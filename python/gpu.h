@@ -134,7 +134,11 @@ HO_HIDDEN int ho_view_host_wait(ho_view *v);
 HO_HIDDEN int ho_view_table_ready(ho_view *v);
 /* Copies in stream order; both views are ordered on the stream first. With wait
  * it is done at return. */
+/* wait: 1 for the host to wait for the copy, 0 not to, HO_WAIT_FOR_HOST to wait if
+ * one side is memory that a GPU cannot reach, where the stream does not capture. */
+enum { HO_WAIT_FOR_HOST = 2 };
 HO_HIDDEN int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on, int wait);
+HO_HIDDEN int ho_stream_captures(ho_driver *d, ho_context ctx, ho_stream s);
 /* Whether a device can: also pinned memory that says CPU, if a driver is in use
  * that knows it. */
 HO_HIDDEN int ho_view_on_device(const ho_view *v);

@@ -676,6 +676,11 @@ int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on, int wai
 		if (some < 0 || (some > 0 && order_after(op, (int)both[i]->t.device.device_id, &from, &s) != 0))
 			return -1;
 	}
+	if (wait == HO_WAIT_FOR_HOST) {
+		ho_driver *d = ho_gpu();
+		wait = d != NULL && !(ho_view_on_device(dst) && ho_view_on_device(src)) &&
+		       !ho_stream_captures(d, (ho_context)s.ctx, (ho_stream)s.handle);
+	}
 	if (copy_on(dst, src, &s, wait) != 0)
 		return -1;
 	for (int i = 0; i < 2; i++)

@@ -522,7 +522,7 @@ static ho_PyObject *copy_between(ho_PyObject *self, ho_PyObject *const a[4], int
 	static const char op[] = "copy";
 	ho_stream_ref on;
 	ho_arg arg;
-	int wait = a[3] != NULL ? ho_py.PyObject_IsTrue(a[3]) : 0;
+	int wait = a[3] != NULL && a[3] != HO_NONE ? ho_py.PyObject_IsTrue(a[3]) : HO_WAIT_FOR_HOST;
 	int mode = wait < 0 ? -1 : ho_stream_arg(stream, op, &on), r = -1;
 
 	if (mode < 0 || ho_view_live((ho_view *)self, op) != 0)
@@ -643,9 +643,11 @@ static ho_PyMethodDef methods[] = {
 	  "copy_from($self, other, stream=None, allocator=None, blocking=None)\n--\n\n"
 	  "Copies the elements of other, of the same shape and dtype, into this view.\n\n"
 	  "Between host memories the copy is done at return. Where a GPU is on either side it is queued on\n"
-	  "the stream, which must be given; both sides are ordered on it, any strides will do, and the host\n"
-	  "does not wait, unless blocking is true: host memory must not be touched until the stream is\n"
-	  "there. The allocator is not used: copies bring the memory along that they need." },
+	  "the stream, which must be given; both sides are ordered on it, and any strides will do.\n\n"
+	  "With blocking=True the host waits until the copy is done; with False it does not, and host\n"
+	  "memory must not be touched until the stream is there. None is True if one side is memory that a\n"
+	  "GPU cannot reach, unless the stream captures. The allocator is not used: copies bring the memory\n"
+	  "along that they need." },
 	{ "copy_to", FAST(copy_to), FAST_FLAGS,
 	  "copy_to($self, other, stream=None, allocator=None, blocking=None)\n--\n\n"
 	  "Copies the elements of this view into other, of the same shape and dtype: see copy_from." },

@@ -387,7 +387,7 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* Whether a stream that somebody created captures: then an edge from outside is
  * an error that the driver has to tell. 1 also where that cannot be told. */
-static int captures(ho_driver *d, ho_context ctx, ho_stream s)
+int ho_stream_captures(ho_driver *d, ho_context ctx, ho_stream s)
 {
 	ho_ret_cuStreamIsCapturing r = ho_call_cuStreamIsCapturing(&d->t, ctx, s);
 
@@ -415,7 +415,7 @@ static int measured(ho_driver *d, const ho_stream_ref *a, const ho_stream_ref *b
 	ho_stream from = (ho_stream)a->handle, to = (ho_stream)b->handle;
 	int64_t ask = INT64_MAX, edge = INT64_MAX, begin;
 
-	if (captures(d, ctx, from) || captures(d, other, to) || !ho_stream_quiet(d, ctx, from))
+	if (ho_stream_captures(d, ctx, from) || ho_stream_captures(d, other, to) || !ho_stream_quiet(d, ctx, from))
 		return UNKNOWN;
 	for (int i = 0; i < TURNS; i++) {
 		begin = now();
@@ -929,7 +929,7 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 		ho_stream_hold(other);
 		ask = ho_stream_ask(d, ((ho_stream_object *)other)->device, &from, &to);
 		HO_UNLOCKED(quiet = ask && ho_stream_quiet(d, (ho_context)from.ctx, (ho_stream)from.handle) &&
-		                    !captures(d, (ho_context)to.ctx, (ho_stream)to.handle);
+		                    !ho_stream_captures(d, (ho_context)to.ctx, (ho_stream)to.handle);
 		            if (!quiet)
 		            	st = ho_order(d, (ho_context)from.ctx, (ho_stream)from.handle, (ho_context)to.ctx,
 		                              (ho_stream)to.handle, 0));

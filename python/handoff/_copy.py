@@ -151,7 +151,7 @@ def copy_batch(
     _disjoint(op, to, come)
     come = [source(op, f, o) for f, o in zip(come, said, strict=True)]
     for i in range(n):
-        to[i].copy_from(come[i], s)
+        to[i].copy_from(come[i], s, blocking=False)
         for side in (srcs[i], dsts[i]):
             if isinstance(side, Buffer):
                 side._queued(s)

@@ -517,9 +517,12 @@ class StridedMemoryView(_View):
         """Copies the elements of other, of the same shape and dtype, into this view.
 
         Between host memories the copy is done at return. Where a GPU is on either side it is queued
-        on the stream, which must be given; both sides are ordered on it, any strides will do, and
-        the host does not wait, unless blocking is true: host memory must not be touched until the stream is
-        there. The allocator is not used: copies bring the memory along that they need.
+        on the stream, which must be given; both sides are ordered on it, and any strides will do.
+
+        With blocking=True the host waits until the copy is done; with False it does not, and host
+        memory must not be touched until the stream is there. None is True if one side is memory that a
+        GPU cannot reach, unless the stream captures. The allocator is not used: copies bring the memory
+        along that they need.
         """
 
     def copy_to(

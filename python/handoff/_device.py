@@ -404,7 +404,7 @@ class Buffer(_core._Memory):
         view = _bytes_of(src, stream)
         if options is not None:
             view = _source("copy_from", view, options)
-        self._handoff_view.copy_from(view, stream)
+        self._handoff_view.copy_from(view, stream, blocking=False)
         self._queued(stream)
         if isinstance(src, Buffer):
             src._queued(stream)
@@ -425,7 +425,7 @@ class Buffer(_core._Memory):
             if mr is None:
                 raise _core.InvalidValueError("handoff: copy_to: the buffer has no memory resource; name a destination")
             dst = mr.allocate(self.size, stream=stream)
-        view.copy_to(_bytes_of(dst, stream), stream)
+        view.copy_to(_bytes_of(dst, stream), stream, blocking=False)
         self._queued(stream)
         if isinstance(dst, Buffer):
             dst._queued(stream)

@@ -360,16 +360,34 @@ def test_blocking(device: Device, stream: Any) -> None:
     assert host.tolist() == [6] * N
 
 
-@pytest.mark.parametrize("blocking", [None, False])
-def test_not_blocking(blocking: Any, device: Device, stream: Any, gate: Any) -> None:
+def test_blocking_by_default(device: Device, stream: Any) -> None:
+    """As in cuda.core: with host memory the copy is done at return."""
     (b,) = blocks(device, stream, 1, first=4)
     view, host = StridedMemoryView.from_buffer(b, (N,), dtype="uint8"), handoff.Array.zeros((N,), "uint8")
+    view.copy_to(host, stream)
+    assert stream.is_done
+    assert host.tolist() == [4] * N
+    view.copy_from(np.full(N, 6, "uint8"), stream)
+    assert stream.is_done
+
+
+@pytest.mark.parametrize("where", ["host", "device", "pinned"])
+def test_not_blocking(where: str, device: Device, stream: Any, gate: Any) -> None:
+    """Where it was asked for, and by default between memories that the GPU reaches."""
+    b, c = blocks(device, stream, 2, first=4)
+    view = StridedMemoryView.from_buffer(b, (N,), dtype="uint8")
+    if where == "pinned":
+        c = handoff.PinnedMemoryResource().allocate(N, stream=stream)
+    to: Any = handoff.Array.zeros((N,), "uint8")
+    if where != "host":
+        to = StridedMemoryView.from_buffer(c, (N,), dtype="uint8")
     with gate(stream) as opened:
-        view.copy_to(host, stream, blocking=blocking)
+        view.copy_to(to, stream, blocking=False if where == "host" else None)
         assert not stream.is_done
         opened()
     stream.sync()
-    assert host.tolist() == [4] * N
+    if where == "host":
+        assert to.tolist() == [4] * N
 
 
 def test_blocking_is_asked_for_its_truth(device: Device, stream: Any) -> None:

@@ -94,7 +94,7 @@ for how in (View.from_dlpack, View.from_cuda_array_interface):
     v = how(a, stream)
     assert v.producer_stream == other and v.stream == stream
     host = handoff.Array.zeros((64,), "u1")
-    v.copy_to(host, stream)
+    v.copy_to(host, stream, blocking=False)
     _core._gate_open(key)
     stream.sync()
     assert set(host.tolist()) == {7}

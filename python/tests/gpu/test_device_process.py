@@ -110,7 +110,7 @@ def test_B315_B317_fork_with_a_device() -> None:
     program(
         """
 import warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of a fork beside threads, as the driver's are
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork beside threads, as the driver's are
 assert copied(v, s) == {3}
 for how in ("os._exit", "sys.exit"):
     pid = os.fork()

@@ -74,7 +74,7 @@ def test_one_when_something_is(view: StridedMemoryView, stream: Any, other: Any,
             handoff.Buffer.fill(view.exporting_obj, 7, stream=stream)
             v = StridedMemoryView.from_dlpack(view, other)
             host = handoff.Array.zeros((64,), "uint8")
-            v.copy_to(host, other)
+            v.copy_to(host, other, blocking=False)
             assert not other.is_done
             opened()
             other.sync()
