@@ -106,6 +106,14 @@ HO_HIDDEN void ho_stream_unhold(ho_PyObject *o);
 /* The same of a stream argument, which may be no object, or another library's. */
 HO_HIDDEN void ho_stream_hold_ref(const ho_stream_ref *s);
 HO_HIDDEN void ho_stream_unhold_ref(const ho_stream_ref *s);
+/* Without the GIL another thread may close the stream: its handle is given back
+ * after the call. */
+#define HO_HELD_REF(stream, statement) \
+	do { \
+		ho_stream_hold_ref(stream); \
+		HO_UNLOCKED(statement); \
+		ho_stream_unhold_ref(stream); \
+	} while (0)
 /* The ordinal of the device of a placed stream. 0 or -1. */
 HO_HIDDEN int ho_stream_device_id(const char *op, const ho_stream_ref *ref, int32_t *out);
 /* A new StreamView of a raw handle, or None for handle 0 with none. */

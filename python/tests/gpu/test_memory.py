@@ -366,7 +366,11 @@ def test_a_stream_is_closed_while_others_use_it() -> None:
             for s in streams:
                 with contextlib.suppress(handoff.ClosedError):
                     try:
-                        d.allocate(64, stream=home).fill(1, stream=s)
+                        b, c = d.allocate(64, stream=home), d.allocate(64, stream=home)
+                        b.fill(1, stream=s)
+                        v = StridedMemoryView.from_buffer(b, (64,), dtype="uint8")
+                        v.copy_from(StridedMemoryView.from_buffer(c, (64,), dtype="uint8"), s)
+                        v.release_on(s)
                     except handoff.DriverError as e:
                         wrong.append(e)
 
