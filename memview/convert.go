@@ -17,7 +17,7 @@ import (
 // only values that they have, and real numbers only complex ones without an
 // imaginary part: otherwise the error wraps [dlpack.ErrOverflow] and names the
 // first index where it happens; elements before it, in C order, have been
-// written. Other errors wrap [dlpack.ErrDType] for elements that are no numbers,
+// written, unless the views overlap: then none has. Other errors wrap [dlpack.ErrDType] for elements that are no numbers,
 // and are those of [Copy].
 func Convert(dst, src StridedMemoryView) error {
 	const op = "convert"

@@ -63,6 +63,9 @@ func TestConvertOverlapping(t *testing.T) {
 	dst := must(src.View(dlpack.Float64)) // the same memory, as half as many
 	require.NoError(t, memview.Convert(dst, head))
 	require.Equal(t, []float64{1, 2, 3, 4}, must(memview.ReadSlice[float64](dst)))
+	small := must(must(dst.View(dlpack.Int8)).Slice(memview.To(4)))
+	require.ErrorIs(t, memview.Convert(small, must(must(memview.FromSlice(data)).Slice(memview.To(4)))), dlpack.ErrOverflow)
+	require.Equal(t, []float64{1, 2, 3, 4}, must(memview.ReadSlice[float64](dst)), "nothing was written")
 }
 
 func TestConvertRefuses(t *testing.T) {

@@ -301,12 +301,16 @@ class PeerAccess(MutableSet[Device]):
     def _can(self, device: int, can: int) -> bool:
         return _core._pool_peer(self._pool._pool().key, device, can)
 
+    @staticmethod
+    def _ordinal(x: object) -> int | None:
+        """The ordinal of a device that there is, or None."""
+        d = x.device_id if isinstance(x, Device) else x
+        return d if type(d) is int and 0 <= d < len(Device.get_all_devices()) else None
+
     def __contains__(self, x: object) -> bool:
         """Whether a device, or that of an ordinal, reaches the memory."""
-        if not isinstance(x, (int, Device)):
-            return False
-        d = Device(x).device_id
-        return d != self._pool.device_id and self._can(d, -1)
+        d = self._ordinal(x)
+        return d is not None and d != self._pool.device_id and self._can(d, -1)
 
     def __iter__(self) -> Iterator[Device]:
         """Iterate over the devices."""
@@ -323,9 +327,9 @@ class PeerAccess(MutableSet[Device]):
             self._can(d, 1)
 
     def discard(self, value: int | Device) -> None:
-        """Take that back."""
-        d = Device(value).device_id
-        if d != self._pool.device_id:
+        """Take that back; what is no device has no access."""
+        d = self._ordinal(value)
+        if d is not None and d != self._pool.device_id:
             self._can(d, 0)
 
     def __repr__(self) -> str:

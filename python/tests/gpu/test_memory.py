@@ -202,7 +202,12 @@ def test_peers_of_a_pool(stream: Any) -> None:
     assert len(mr.peer_accessible_by) == 1
     assert "1" in repr(mr.peer_accessible_by)
     assert Device(1) in mr.peer_accessible_by
-    assert "1" not in mr.peer_accessible_by
+    for none in ("1", 99, -1, True, 1.0):
+        assert none not in mr.peer_accessible_by
+        mr.peer_accessible_by.discard(none)  # type: ignore[arg-type]
+    assert set(mr.peer_accessible_by) == {Device(1)}
+    with pytest.raises(handoff.Error):
+        mr.peer_accessible_by.add(99)
     mr.peer_accessible_by.discard(1)
     mr.peer_accessible_by.add(Device(0))
     assert not mr.peer_accessible_by
