@@ -557,10 +557,12 @@ func TestManagedCounterModel(t *testing.T) {
 				require.Equal(t, []int64{2, 3}, h.Shape(nil))
 			}
 		}
+		// What is not possible at the moment does nothing: rapid fails where it happens to draw
+		// nothing but actions that skip.
 		t.Repeat(map[string]func(*rapid.T){
 			"retain": func(t *rapid.T) {
 				if len(handles) == 0 {
-					t.Skip("nothing to retain")
+					return // nothing to retain
 				}
 				n, err := rapid.SampledFrom(handles).Draw(t, "handle").Retain()
 				require.NoError(t, err)
@@ -569,7 +571,7 @@ func TestManagedCounterModel(t *testing.T) {
 			},
 			"export": func(t *rapid.T) {
 				if len(handles) == 0 {
-					t.Skip("nothing to export")
+					return // nothing to export
 				}
 				v := rapid.Bool().Draw(t, "as versioned")
 				p, err := rapid.SampledFrom(handles).Draw(t, "handle").Export(v)
@@ -579,7 +581,7 @@ func TestManagedCounterModel(t *testing.T) {
 			},
 			"release": func(t *rapid.T) {
 				if len(handles) == 0 {
-					t.Skip("nothing to release")
+					return // nothing to release
 				}
 				i := rapid.IntRange(0, len(handles)-1).Draw(t, "index")
 				handles[i].Release()
@@ -589,7 +591,7 @@ func TestManagedCounterModel(t *testing.T) {
 			},
 			"release stale": func(t *rapid.T) {
 				if len(stale) == 0 {
-					t.Skip("nothing stale")
+					return // nothing stale
 				}
 				h := rapid.SampledFrom(stale).Draw(t, "handle")
 				h.Release()
@@ -599,7 +601,7 @@ func TestManagedCounterModel(t *testing.T) {
 			},
 			"consumer deletes": func(t *rapid.T) {
 				if len(out) == 0 {
-					t.Skip("nothing exported")
+					return // nothing exported
 				}
 				i := rapid.IntRange(0, len(out)-1).Draw(t, "index")
 				if rapid.Bool().Draw(t, "on a new thread") {
@@ -612,7 +614,7 @@ func TestManagedCounterModel(t *testing.T) {
 			},
 			"consumer imports": func(t *rapid.T) {
 				if len(out) == 0 {
-					t.Skip("nothing exported")
+					return // nothing exported
 				}
 				i := rapid.IntRange(0, len(out)-1).Draw(t, "index")
 				m, err := dlpack.Capsule{Addr: out[i].p, Versioned: out[i].v}.Import()
