@@ -17,8 +17,8 @@ import (
 // only values that they have, and real numbers only complex ones without an
 // imaginary part: otherwise the error wraps [dlpack.ErrOverflow] and names the
 // first index where it happens; elements before it, in C order, have been
-// written, unless the views overlap: then none has. Other errors wrap [dlpack.ErrDType] for elements that are no numbers,
-// and are those of [Copy].
+// written, unless the views overlap: then none has. Other errors wrap
+// [dlpack.ErrDType] for elements that are no numbers, and are those of [Copy].
 func Convert(dst, src StridedMemoryView) error {
 	const op = "convert"
 	if dst.dtype == src.dtype {
@@ -35,16 +35,14 @@ func Convert(dst, src StridedMemoryView) error {
 			return fail(op, "", dlpack.ErrDType, v.dtype.String()+" elements are no numbers")
 		}
 	}
-	if !dst.layout.SameShape(src.layout) {
-		ds, _ := dst.layout.axes()
-		ss, _ := src.layout.axes()
-		return fail(op, "", dlpack.ErrLayout, "shape "+listOf(ss)+" to shape "+listOf(ds))
+	if err := sameShape(op, &dst, &src); err != nil {
+		return err
 	}
 	if dst.layout.empty() {
 		return nil
 	}
-	if !dst.layout.unique() {
-		return fail(op, "R052", dlpack.ErrLayout, dst.layout.String()+" names an element twice")
+	if err := distinct(op, &dst); err != nil {
+		return err
 	}
 	if MayOverlap(dst, src) {
 		shape, _ := dst.layout.axes()

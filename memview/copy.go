@@ -28,18 +28,34 @@ func Copy(dst, src StridedMemoryView) error {
 	if err := src.check("copy", dst.dtype, needType); err != nil {
 		return err
 	}
-	if !dst.layout.SameShape(src.layout) {
-		ds, _ := dst.layout.axes()
-		ss, _ := src.layout.axes()
-		return fail("copy", "", dlpack.ErrLayout, "shape "+listOf(ss)+" to shape "+listOf(ds))
+	if err := sameShape("copy", &dst, &src); err != nil {
+		return err
 	}
 	if dst.layout.empty() {
 		return nil // strides of empty arrays are not compared (B029)
 	}
-	if !dst.layout.unique() {
-		return fail("copy", "R052", dlpack.ErrLayout, dst.layout.String()+" names an element twice")
+	if err := distinct("copy", &dst); err != nil {
+		return err
 	}
 	return moveViews(dst, src)
+}
+
+// sameShape refuses views whose extents differ.
+func sameShape(op string, dst, src *StridedMemoryView) error {
+	if dst.layout.SameShape(src.layout) {
+		return nil
+	}
+	ds, _ := dst.layout.axes()
+	ss, _ := src.layout.axes()
+	return fail(op, "", dlpack.ErrLayout, "shape "+listOf(ss)+" to shape "+listOf(ds))
+}
+
+// distinct refuses a destination with several places for one element.
+func distinct(op string, dst *StridedMemoryView) error {
+	if dst.layout.unique() {
+		return nil
+	}
+	return fail(op, "R052", dlpack.ErrLayout, dst.layout.String()+" names an element twice")
 }
 
 // moveViews copies between host views that were checked, overlapping or not.

@@ -54,8 +54,8 @@ func CopyOn(dst, src StridedMemoryView, s stream.StreamView) error {
 	if !s.Valid() {
 		return fail(op, "", stream.ErrInvalid, "")
 	}
-	if !dst.layout.unique() {
-		return fail(op, "R052", dlpack.ErrLayout, dst.layout.String()+" names an element twice")
+	if err := distinct(op, &dst); err != nil {
+		return err
 	}
 	if s.Kind() == stream.KindPerThreadDefault {
 		runtime.LockOSThread()
@@ -101,10 +101,8 @@ func copyable(dst, src *StridedMemoryView) error {
 	if dst.ReadOnly() {
 		return fail(op, "R015", dlpack.ErrReadOnly, "the view may not be written")
 	}
-	if !dst.layout.SameShape(src.layout) {
-		ds, _ := dst.layout.axes()
-		ss, _ := src.layout.axes()
-		return fail(op, "", dlpack.ErrLayout, "shape "+listOf(ss)+" to shape "+listOf(ds))
+	if err := sameShape(op, dst, src); err != nil {
+		return err
 	}
 	if dst.layout.empty() || dst.layout.width%8 == 0 && dst.layout.width == src.layout.width {
 		return nil
