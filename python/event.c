@@ -41,25 +41,17 @@ static int option(ho_PyObject *options, const char *name)
 	return r;
 }
 
-/* What options mean, as Device.create_event has it too: an EventOptions, a
- * mapping, or None. NULL for None; `failed` says whether it is an error. */
-static ho_PyObject *event_options(ho_PyObject *options, int *failed)
+/* A function of handoff._device with one argument: options are read there, and events
+ * of other processes described. */
+static ho_PyObject *in_python(const char *name, ho_PyObject *arg)
 {
-	ho_PyObject *o = NULL;
-
-	*failed = 0;
-	if (options == NULL || options == HO_NONE)
-		return NULL;
 	ho_PyObject *module = ho_py.PyImport_ImportModule("handoff._device");
-	ho_PyObject *f = module != NULL ? ho_py.PyObject_GetAttrString(module, "_options") : NULL;
-	ho_PyObject *cls = f != NULL ? ho_py.PyObject_GetAttrString(module, "EventOptions") : NULL;
-	if (cls != NULL)
-		o = ho_py.PyObject_CallFunctionObjArgs(f, options, cls, NULL);
-	ho_xdecref(cls);
+	ho_PyObject *f = module != NULL ? ho_py.PyObject_GetAttrString(module, name) : NULL;
+	ho_PyObject *r = f != NULL ? ho_py.PyObject_CallFunctionObjArgs(f, arg, NULL) : NULL;
+
 	ho_xdecref(f);
 	ho_xdecref(module);
-	*failed = o == NULL;
-	return o;
+	return r;
 }
 
 /* The object of what Go made. */
@@ -86,10 +78,9 @@ static ho_PyObject *event_new(ho_context ctx, ho_PyObject *options)
 {
 	ho_gpu_fault f = { 0 };
 	ho_gpu_made made = { 0 };
-	int failed;
 
-	options = event_options(options, &failed);
-	if (failed)
+	options = options == NULL || options == HO_NONE ? NULL : in_python("_event_options", options);
+	if (options == NULL && ho_py.PyErr_Occurred())
 		return NULL;
 	int timing = option(options, "timing_enabled"), blocking = timing >= 0 ? option(options, "blocking_sync") : -1;
 	int shared = blocking >= 0 ? option(options, "ipc_enabled") : -1;
@@ -126,14 +117,6 @@ void ho_event_unhold(ho_PyObject *event)
 	}
 }
 
-/* Without the GIL another thread may close the event. */
-#define HO_HELD(event, statement) \
-	do { \
-		ho_event_hold(event); \
-		HO_UNLOCKED(statement); \
-		ho_event_unhold(event); \
-	} while (0)
-
 ho_PyObject *ho_event_record(ho_PyObject *event, ho_PyObject *options, const ho_stream_ref *on)
 {
 	static const char op[] = "record event";
@@ -155,7 +138,7 @@ ho_PyObject *ho_event_record(ho_PyObject *event, ho_PyObject *options, const ho_
 		ho_py.Py_IncRef(event);
 	}
 	ho_event_object *e = (ho_event_object *)event;
-	HO_HELD(event, st = ho_call_cuEventRecord(&d->t, (ho_context)on->ctx, e->handle, (ho_stream)on->handle));
+	HO_HELD(event, event, st = ho_call_cuEventRecord(&d->t, (ho_context)on->ctx, e->handle, (ho_stream)on->handle));
 	if (ho_gpu_check(op, -1, st) != 0) {
 		ho_py.Py_DecRef(event);
 		return NULL;
@@ -209,7 +192,7 @@ static ho_PyObject *get_done(ho_PyObject *self, void *unused)
 
 	if (d == NULL || check_open(e, op) != 0)
 		return NULL;
-	HO_HELD(self, st = ho_call_cuEventQuery(&d->t, e->ctx, e->handle));
+	HO_HELD(event, self, st = ho_call_cuEventQuery(&d->t, e->ctx, e->handle));
 	if (st == HO_CUDA_ERROR_NOT_READY)
 		return ho_newref(HO_FALSE);
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_TRUE) : NULL;
@@ -225,7 +208,7 @@ static ho_PyObject *sync(ho_PyObject *self, ho_PyObject *unused)
 
 	if (d == NULL || check_open(e, op) != 0)
 		return NULL;
-	HO_HELD(self, st = ho_call_cuEventSynchronize(&d->t, e->ctx, e->handle));
+	HO_HELD(event, self, st = ho_call_cuEventSynchronize(&d->t, e->ctx, e->handle));
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 }
 
@@ -271,19 +254,6 @@ static ho_PyObject *get_device(ho_PyObject *self, void *unused)
 	return ho_gpu_check("event device", -1, r.st) == 0 ? ho_device_of(ho_py.PyLong_FromLong(r.o_dev)) : NULL;
 }
 
-/* A function of handoff._device with one argument: events of other processes are
- * described there. */
-static ho_PyObject *in_python(const char *name, ho_PyObject *arg)
-{
-	ho_PyObject *module = ho_py.PyImport_ImportModule("handoff._device");
-	ho_PyObject *f = module != NULL ? ho_py.PyObject_GetAttrString(module, name) : NULL;
-	ho_PyObject *r = f != NULL ? ho_py.PyObject_CallFunctionObjArgs(f, arg, NULL) : NULL;
-
-	ho_xdecref(f);
-	ho_xdecref(module);
-	return r;
-}
-
 static ho_PyObject *get_descriptor(ho_PyObject *self, void *unused)
 {
 	(void)unused;
@@ -327,7 +297,7 @@ static ho_PyObject *subtract(ho_PyObject *a, ho_PyObject *b)
 		return NULL;
 	}
 	ho_event_hold(b);
-	HO_HELD(a, r = ho_call_cuEventElapsedTime(&d->t, start->ctx, start->handle, end->handle));
+	HO_HELD(event, a, r = ho_call_cuEventElapsedTime(&d->t, start->ctx, start->handle, end->handle));
 	ho_event_unhold(b);
 	return ho_gpu_check(op, -1, r.st) == 0 ? ho_py.PyFloat_FromDouble(r.o_ms) : NULL;
 }
@@ -422,7 +392,7 @@ static ho_PyObject *event_share(ho_PyObject *m, ho_PyObject *event)
 		ho_raise(HO_X_STREAM, 0, op, "make the event with EventOptions(ipc_enabled=True)");
 		return NULL;
 	}
-	HO_HELD(event, r = ho_call_cuIpcGetEventHandle(&d->t, e->ctx, e->handle));
+	HO_HELD(event, event, r = ho_call_cuIpcGetEventHandle(&d->t, e->ctx, e->handle));
 	if (ho_gpu_check(op, -1, r.st) != 0)
 		return NULL;
 	return ho_py.PyBytes_FromStringAndSize((const char *)&r.o_handle, HO_IPC_EVENT);

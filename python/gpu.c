@@ -415,7 +415,7 @@ ho_PyObject *ho_buffer_new(int dev, int kind, uint64_t from, ho_PyObject *size, 
 		ho_raise(HO_X_VALUE, 0, "allocate", "%lld bytes", (long long)bytes);
 		return NULL;
 	}
-	HO_HELD_REF(&s, ho_go_gpu.buffer_new(dev, kind, from, bytes, s.handle, s.ctx, &made, &f));
+	HO_HELD(stream_ref, &s, ho_go_gpu.buffer_new(dev, kind, from, bytes, s.handle, s.ctx, &made, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("allocate", &f);
 		return NULL;
@@ -432,7 +432,7 @@ ho_PyObject *ho_buffer_adopt(int dev, int kind, uint64_t from, uint64_t ptr, int
 	*taken = 0;
 	if (ho_go_ok() != 0)
 		return NULL;
-	HO_HELD_REF(on, ho_go_gpu.buffer_adopt(dev, kind, from, ptr, size, on->handle, on->ctx, &made, &f));
+	HO_HELD(stream_ref, on, ho_go_gpu.buffer_adopt(dev, kind, from, ptr, size, on->handle, on->ctx, &made, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("buffer", &f);
 		return NULL;
@@ -443,7 +443,7 @@ ho_PyObject *ho_buffer_adopt(int dev, int kind, uint64_t from, uint64_t ptr, int
 
 /* ---- Sources of memory, and memory of others ---------------------------- */
 
-/* n arguments: first what take gives, then ints into out. 0 or -1. */
+/* At least skip + ints arguments; the ints behind the first skip go into out. 0 or -1. */
 static int resource_args(const char *fn, ho_PyObject *const *args, ho_ssize have, ho_ssize skip, ho_ssize ints, int64_t *out)
 {
 	if (have < skip + ints) {
@@ -631,7 +631,7 @@ int ho_buffer_use(ho_PyObject *view, ho_PyObject *stream, int set)
 
 	if (o == NULL || ho_stream_need(stream, "buffer", &s) != 0 || ho_stream_place("buffer", dev, &s) != 0)
 		return -1;
-	HO_HELD_REF(&s, ho_go_gpu.buffer_used(o->u, set, s.handle, s.ctx, &f));
+	HO_HELD(stream_ref, &s, ho_go_gpu.buffer_used(o->u, set, s.handle, s.ctx, &f));
 	if (f.kind != HO_FAULT_NONE)
 		return ho_gpu_raise("buffer", &f);
 	if (set && s.keep != NULL) {
@@ -672,7 +672,7 @@ static ho_PyObject *buffer_fill(ho_PyObject *m, ho_PyObject *const *args, ho_ssi
 	    ho_stream_need(args[3], "fill", &s) != 0 ||
 	    ho_stream_place("fill", (int)((ho_view *)args[0])->t.device.device_id, &s) != 0)
 		return NULL;
-	HO_HELD_REF(&s, ho_go_gpu.buffer_fill(o->u, (int)a[0], (uint32_t)a[1], s.handle, s.ctx, &f));
+	HO_HELD(stream_ref, &s, ho_go_gpu.buffer_fill(o->u, (int)a[0], (uint32_t)a[1], s.handle, s.ctx, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("fill", &f);
 		return NULL;
@@ -691,7 +691,7 @@ static ho_PyObject *gate(ho_PyObject *m, ho_PyObject *stream)
 
 	if (ho_stream_need(stream, "gate", &s) != 0 || ho_stream_place("gate", -1, &s) != 0)
 		return NULL;
-	HO_HELD_REF(&s, key = ho_go_gpu.gate(s.handle, s.ctx, &f));
+	HO_HELD(stream_ref, &s, key = ho_go_gpu.gate(s.handle, s.ctx, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("gate", &f);
 		return NULL;

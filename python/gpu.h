@@ -104,15 +104,15 @@ HO_HIDDEN ho_stream_ref ho_stream_of(ho_PyObject *o);
 HO_HIDDEN void ho_stream_hold(ho_PyObject *o);
 HO_HIDDEN void ho_stream_unhold(ho_PyObject *o);
 /* The same of a stream argument, which may be no object, or another library's. */
-HO_HIDDEN void ho_stream_hold_ref(const ho_stream_ref *s);
-HO_HIDDEN void ho_stream_unhold_ref(const ho_stream_ref *s);
-/* Without the GIL another thread may close the stream: its handle is given back
- * after the call. */
-#define HO_HELD_REF(stream, statement) \
+HO_HIDDEN void ho_stream_ref_hold(const ho_stream_ref *s);
+HO_HIDDEN void ho_stream_ref_unhold(const ho_stream_ref *s);
+/* Without the GIL another thread may close what a call uses, a stream, stream_ref or
+ * event: its handle is given back after the call. */
+#define HO_HELD(kind, what, statement) \
 	do { \
-		ho_stream_hold_ref(stream); \
+		ho_##kind##_hold(what); \
 		HO_UNLOCKED(statement); \
-		ho_stream_unhold_ref(stream); \
+		ho_##kind##_unhold(what); \
 	} while (0)
 /* The ordinal of the device of a placed stream. 0 or -1. */
 HO_HIDDEN int ho_stream_device_id(const char *op, const ho_stream_ref *ref, int32_t *out);
@@ -140,9 +140,7 @@ HO_HIDDEN int ho_view_host_wait(ho_view *v);
 /* Whether the exchange table may give v out: it tells one stream and orders
  * nothing. 0 or -1. */
 HO_HIDDEN int ho_view_table_ready(ho_view *v);
-/* Copies in stream order; both views are ordered on the stream first. With wait
- * it is done at return. */
-/* wait: 1 for the host to wait for the copy, 0 not to, HO_WAIT_FOR_HOST to wait if
+/* Copies in stream order; both views are ordered on the stream first. wait: 1 for the host to wait for the copy, 0 not to, HO_WAIT_FOR_HOST to wait if
  * one side is memory that a GPU cannot reach, where the stream does not capture. */
 enum { HO_WAIT_FOR_HOST = 2 };
 HO_HIDDEN int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on, int wait);

@@ -654,7 +654,7 @@ static int copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on, int wait
 		(uintptr_t)&dst->t, (uintptr_t)&src->t, (uintptr_t)a, (uintptr_t)b, on->handle, on->ctx,
 		(dst->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0, wait,
 	};
-	HO_HELD_REF(on, ho_go_gpu.copy(&c, &f));
+	HO_HELD(stream_ref, on, ho_go_gpu.copy(&c, &f));
 	return f.kind == HO_FAULT_NONE ? 0 : ho_gpu_raise(op, &f);
 }
 
@@ -856,7 +856,7 @@ ho_PyObject *ho_view_release_on(ho_PyObject *self, ho_PyObject *stream)
 			ho_owner *o = claim(v);
 			if (o == NULL)
 				return NULL;
-			HO_HELD_REF(&on, ho_go_gpu.release_later((uintptr_t)o, on.handle, on.ctx, &f));
+			HO_HELD(stream_ref, &on, ho_go_gpu.release_later((uintptr_t)o, on.handle, on.ctx, &f));
 			if (f.kind != HO_FAULT_NONE) {
 				ho_owner_unref(o);
 				ho_gpu_raise(op, &f);

@@ -356,6 +356,12 @@ typedef struct ho_param {
  * first `required` must be given. */
 HO_HIDDEN int ho_parse(const char *fn, ho_PyObject *const *args, ho_ssize nargs, ho_PyObject *kwnames,
                        const ho_param *params, int n, int max_pos, int required, ho_PyObject **out);
+/* Whether that is the only keyword, interned as callers have it: for functions that
+ * are nearly always called in one way, before ho_parse. */
+static inline int ho_only_keyword(ho_PyObject *kwnames, ho_PyObject *name)
+{
+	return kwnames != NULL && ho_py.PyTuple_Size(kwnames) == 1 && ho_py.PyTuple_GetItem(kwnames, 0) == name;
+}
 /* An int or a sequence of ints, at most HO_MAX_DIMS. */
 HO_HIDDEN int ho_parse_dims(ho_PyObject *o, const char *what, int64_t *out, int32_t *n);
 /* True, False or None (-1). */

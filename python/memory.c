@@ -258,8 +258,7 @@ static ho_PyObject *allocate(ho_PyObject *self, ho_PyObject *const *args, ho_ssi
 	if (size_name == NULL && ((size_name = ho_py.PyUnicode_InternFromString("size")) == NULL ||
 	                          (kind_name = ho_py.PyUnicode_InternFromString("kind")) == NULL))
 		return NULL;
-	if (HO_LIKELY(n == 1 && kwnames != NULL && ho_py.PyTuple_Size(kwnames) == 1 &&
-	              ho_py.PyTuple_GetItem(kwnames, 0) == ho_names.stream)) { /* as nearly all calls are */
+	if (HO_LIKELY(n == 1 && ho_only_keyword(kwnames, ho_names.stream))) { /* as nearly all calls are */
 		a[0] = args[0];
 		a[1] = args[1];
 		a[2] = NULL;

@@ -66,9 +66,7 @@ static ho_PyObject *from_dlpack(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 	(void)cls;
 
 	/* As it is mostly called. */
-	if (HO_LIKELY(n == 2 && kwnames == NULL) ||
-	    (n == 1 && kwnames != NULL && ho_py.PyTuple_Size(kwnames) == 1 &&
-	     ho_py.PyTuple_GetItem(kwnames, 0) == ho_names.stream_ptr)) {
+	if (HO_LIKELY(n == 2 && kwnames == NULL) || (n == 1 && ho_only_keyword(kwnames, ho_names.stream_ptr))) {
 		a[0] = args[0];
 		a[1] = args[1];
 	} else if (ho_parse("from_dlpack", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0) {

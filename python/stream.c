@@ -660,13 +660,13 @@ void ho_stream_unhold(ho_PyObject *o)
 	}
 }
 
-void ho_stream_hold_ref(const ho_stream_ref *s)
+void ho_stream_ref_hold(const ho_stream_ref *s)
 {
 	if (s->keep != NULL && is_stream(s->keep))
 		ho_stream_hold(s->keep);
 }
 
-void ho_stream_unhold_ref(const ho_stream_ref *s)
+void ho_stream_ref_unhold(const ho_stream_ref *s)
 {
 	if (s->keep != NULL && is_stream(s->keep))
 		ho_stream_unhold(s->keep);
@@ -754,15 +754,6 @@ static ho_PyObject *to_int(ho_PyObject *self)
 	return get_handle(self, NULL);
 }
 
-/* Without the GIL another thread may close the stream: its handle is given back
- * after the call. */
-#define HO_HELD(stream, statement) \
-	do { \
-		ho_stream_hold(stream); \
-		HO_UNLOCKED(statement); \
-		ho_stream_unhold(stream); \
-	} while (0)
-
 /* The driver and where the stream is; NULL with an exception set. */
 static ho_driver *begin(ho_PyObject *self, const char *op, ho_stream_ref *ref)
 {
@@ -781,7 +772,7 @@ static ho_PyObject *get_nonblocking(ho_PyObject *self, void *unused)
 
 	if (d == NULL)
 		return NULL;
-	HO_HELD(self, r = ho_call_cuStreamGetFlags(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(stream, self, r = ho_call_cuStreamGetFlags(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	if (ho_gpu_check(op, -1, r.st) != 0)
 		return NULL;
 	return ho_py.PyBool_FromLong((r.o_flags & HO_CU_STREAM_NON_BLOCKING) != 0);
@@ -797,7 +788,7 @@ static ho_PyObject *get_priority(ho_PyObject *self, void *unused)
 
 	if (d == NULL)
 		return NULL;
-	HO_HELD(self, r = ho_call_cuStreamGetPriority(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(stream, self, r = ho_call_cuStreamGetPriority(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	return ho_gpu_check(op, -1, r.st) == 0 ? ho_py.PyLong_FromLong(r.o_priority) : NULL;
 }
 
@@ -814,7 +805,7 @@ static ho_PyObject *get_device_id(ho_PyObject *self, void *unused)
 	ho_driver *d = begin(self, op, &ref);
 	if (d == NULL)
 		return NULL;
-	HO_HELD(self, r = ho_stream_device(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(stream, self, r = ho_stream_device(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	if (ho_gpu_check(op, -1, r.st) != 0)
 		return NULL;
 	s->device = (int32_t)r.a;
@@ -858,7 +849,7 @@ static ho_PyObject *get_done(ho_PyObject *self, void *unused)
 
 	if (d == NULL)
 		return NULL;
-	HO_HELD(self, st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(stream, self, st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	if (st == HO_CUDA_ERROR_NOT_READY)
 		return ho_newref(HO_FALSE);
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_TRUE) : NULL;
@@ -874,7 +865,7 @@ static ho_PyObject *get_capturing(ho_PyObject *self, void *unused)
 
 	if (d == NULL)
 		return NULL;
-	HO_HELD(self, r = ho_call_cuStreamIsCapturing(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
+	HO_HELD(stream, self, r = ho_call_cuStreamIsCapturing(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	return ho_gpu_check(op, -1, r.st) == 0 ? ho_py.PyBool_FromLong(r.o_status != 0) : NULL;
 }
 
@@ -903,7 +894,7 @@ static ho_PyObject *sync(ho_PyObject *self, ho_PyObject *unused)
 	if (d == NULL)
 		return NULL;
 	/* A stream that captures must not be synchronized; asking does no harm (B231). */
-	HO_HELD(self, st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle);
+	HO_HELD(stream, self, st = ho_stream_poll(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle);
 	            if (st == HO_CUDA_ERROR_NOT_READY)
 	            	st = ho_call_cuStreamSynchronize(&d->t, (ho_context)ref.ctx, (ho_stream)ref.handle));
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
@@ -948,7 +939,7 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 		if (ho_event_handle(other, &e) != 0 || ho_stream_place(op, -1, &me) != 0 || (d = ho_gpu()) == NULL)
 			return NULL;
 		ho_event_hold(other);
-		HO_HELD(self, st = ho_call_cuStreamWaitEvent(&d->t, (ho_context)me.ctx, (ho_stream)me.handle, e, 0));
+		HO_HELD(stream, self, st = ho_call_cuStreamWaitEvent(&d->t, (ho_context)me.ctx, (ho_stream)me.handle, e, 0));
 		ho_event_unhold(other);
 		return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 	}
@@ -968,12 +959,10 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 		return NULL;
 	}
 	ho_stream_hold(self);
-	if (is_stream(other))
-		ho_stream_hold(other);
+	ho_stream_ref_hold(&it);
 	int r = ho_stream_order(op, -1, &it, &me);
 	ho_stream_unhold(self);
-	if (is_stream(other))
-		ho_stream_unhold(other);
+	ho_stream_ref_unhold(&it);
 	return r == 0 ? ho_newref(HO_NONE) : NULL;
 }
 

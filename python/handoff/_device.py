@@ -242,7 +242,7 @@ class Device(_core._DeviceBase):
 
     def create_event(self, options: EventOptions | Mapping[str, Any] | None = None) -> Event:
         """Make an event, not yet recorded."""
-        return _core._event_new(self._id, _options(options, EventOptions))
+        return _core._event_new(self._id, options)
 
     @property
     def memory_resource(self) -> MemoryResource:
@@ -309,6 +309,12 @@ def _options(given: Any, cls: type[Any]) -> Any:
     if not all(hasattr(given, name) for name in names):
         raise _core.InvalidTypeError(f"options are a {cls.__name__} or a mapping, not {given!r}")
     return given
+
+
+def _event_options(given: Any) -> EventOptions:
+    """Return what events are made with, wherever they are."""
+    o: EventOptions = _options(given, EventOptions)
+    return o
 
 
 class Buffer(_core._Memory):
