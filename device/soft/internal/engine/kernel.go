@@ -162,7 +162,8 @@ func (l *Launch) Write(addr, n uint64) []byte {
 }
 
 // Bytes gives n bytes of device memory for reading and writing. A hunt counts all of them
-// as read, and as written those that the kernel has changed.
+// as read, and as written those that have changed by its end: where another kernel writes them at that very
+// time, which is a race already, this one counts as a writer, too.
 func (l *Launch) Bytes(addr, n uint64) []byte { return l.Elements(addr, n, 1) }
 
 // Elements is Bytes for n elements of size bytes: an element of which a byte has changed
