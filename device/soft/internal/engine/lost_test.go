@@ -41,3 +41,32 @@ func TestLostContextMovesNoBytes(t *testing.T) {
 	good(t, r.HostFree(r.t, pinned))
 	good(t, r.MemFree(r.t, src))
 }
+
+// TestHealedContextStaysWell: a graph that a lost context cut short between two nodes ends after the
+// context was healed, and takes nothing along.
+func TestHealedContextStaysWell(t *testing.T) {
+	r := newRig(t, Options{})
+	s := r.stream(t, 1)
+	began, on := make(chan struct{}), make(chan struct{})
+	late := false
+	good(t, r.BeginCapture(r.t, s, CaptureRelaxed, 0, nil))
+	good(t, r.LaunchHostFunc(r.t, s, func() { close(began); <-on }, 1, 0, nil))
+	good(t, r.LaunchHostFunc(r.t, s, func() { late = true }, 1, 0, nil))
+	g, c := r.EndCapture(r.t, s)
+	good(t, c)
+	x, _, _, c := r.Instantiate(g, 0)
+	good(t, c)
+	good(t, r.GraphLaunch(r.t, x, s))
+	<-began
+	r.SetInjector(&Injector{Call: func(string) Verdict { return Verdict{Code: IllegalAddress, Sticky: true} }})
+	require.Equal(t, IllegalAddress, r.Call(r.t, "cuEventQuery", func() Code { return Success }))
+	r.SetInjector(nil)
+	r.Heal()
+	close(on)
+	good(t, r.StreamSynchronize(r.t, s))
+	good(t, r.StreamSynchronize(r.t, s))
+	require.False(t, late, "the second node")
+	good(t, r.ExecDestroy(x))
+	good(t, r.GraphDestroy(g))
+	good(t, r.StreamDestroy(r.t, s))
+}

@@ -445,8 +445,10 @@ func (r *runner) do(w work) (code Code) {
 				code = Code(f)
 			}
 		}
-		if code != Success {
-			r.ctx.fail(code)
+		// What fails because the context was lost under it, a graph between two nodes, is no fault of the
+		// context as it is now: that may have been healed.
+		if code != Success && r.epoch == ctx.epoch.Load() {
+			ctx.fail(code)
 		}
 	}()
 	return w.run(r)
