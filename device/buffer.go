@@ -43,6 +43,9 @@ type freeing struct {
 // per-thread default stream cannot be used from any thread: in its place comes
 // the legacy default stream, which waits for it.
 func (s *Stream) twin(op string) (*Stream, error) {
+	if s == nil {
+		return nil, closed(op)
+	}
 	held, err := s.hold(op)
 	if err != nil {
 		return nil, err
@@ -83,6 +86,9 @@ func Allocate(r MemoryResource, size int64, s *Stream) (*Buffer, error) {
 		return nil, invalid("allocate: no memory resource")
 	}
 	if size == 0 {
+		if !s.made() {
+			return nil, closed("allocate")
+		}
 		return &Buffer{object: object{own: idle()}, info: r.Info(), resource: r, free: &freeing{}}, nil
 	}
 	ptr, err := r.Allocate(size, s)
@@ -218,20 +224,46 @@ func InfoOf(ptr driver.DevicePtr) (MemoryInfo, error) {
 	return m, nil
 }
 
+// enter is object.enter for a Buffer that may be nil.
+func (b *Buffer) enter(op string) error {
+	if b == nil {
+		return closed(op)
+	}
+	return b.object.enter(op)
+}
+
 // Ptr returns the address of the first byte. It is valid while b is open.
-func (b *Buffer) Ptr() driver.DevicePtr { return b.ptr }
+func (b *Buffer) Ptr() driver.DevicePtr {
+	if b == nil {
+		return 0
+	}
+	return b.ptr
+}
 
 // Size returns the size in bytes.
-func (b *Buffer) Size() int64 { return b.size }
+func (b *Buffer) Size() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.size
+}
 
 // Info says who can reach the memory.
-func (b *Buffer) Info() MemoryInfo { return b.info }
+func (b *Buffer) Info() MemoryInfo {
+	if b == nil {
+		return MemoryInfo{}
+	}
+	return b.info
+}
 
 // Device returns the device of the memory, or nil.
-func (b *Buffer) Device() *Device { return b.info.Device }
+func (b *Buffer) Device() *Device { return b.Info().Device }
 
 // DLDevice returns device type and ordinal as DLPack has them.
 func (b *Buffer) DLDevice() dlpack.Device {
+	if b == nil {
+		return dlpack.Device{Type: dlpack.DeviceCPU}
+	}
 	d := dlpack.Device{Type: b.info.DeviceType()}
 	if b.info.Device != nil && d.Type != dlpack.DeviceCPU {
 		d.ID = int32(b.info.Device.ordinal)
@@ -240,18 +272,28 @@ func (b *Buffer) DLDevice() dlpack.Device {
 }
 
 // Resource returns where the memory came from, or nil for borrowed memory.
-func (b *Buffer) Resource() MemoryResource { return b.resource }
+func (b *Buffer) Resource() MemoryResource {
+	if b == nil {
+		return nil
+	}
+	return b.resource
+}
 
 // Owner returns what keeps borrowed memory alive, or nil.
-func (b *Buffer) Owner() any { return b.foreign }
+func (b *Buffer) Owner() any {
+	if b == nil {
+		return nil
+	}
+	return b.foreign
+}
 
-// Closed says whether Close was called.
-func (b *Buffer) Closed() bool { return b.closed.Load() }
+// Closed says whether Close was called, or there was never anything to close.
+func (b *Buffer) Closed() bool { return b == nil || !b.made() || b.closed.Load() }
 
 // Close gives the memory back, in stream order, and for borrowed memory lets
 // go of its owner. It may be called twice.
 func (b *Buffer) Close() error {
-	if b.closed.Swap(true) {
+	if b == nil || !b.made() || b.closed.Swap(true) {
 		return nil
 	}
 	b.cleanup.Stop()
@@ -281,6 +323,9 @@ func (b *Buffer) SetStream(s *Stream) error {
 	if b.free.stream == nil {
 		return invalid("%s: the memory is borrowed, or none", op)
 	}
+	if !s.made() {
+		return closed(op)
+	}
 	if b.info.Device != nil && s.ctx.dev != b.info.Device {
 		return &Error{Op: op, Device: b.info.Device.Ordinal(), Code: driver.ErrorInvalidDevice, Detail: fmt.Sprintf("the stream is of %v", s.ctx.dev)}
 	}
@@ -309,6 +354,9 @@ func (b *Buffer) UsedOn(s *Stream) error {
 }
 
 func (b *Buffer) usedOn(op string, s *Stream) error {
+	if s == nil || s.ctx == nil {
+		return closed(op)
+	}
 	f := b.free
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -334,6 +382,9 @@ func (b *Buffer) usedOn(op string, s *Stream) error {
 
 // String returns size, address and device.
 func (b *Buffer) String() string {
+	if b == nil {
+		return "no buffer"
+	}
 	where := "host"
 	if b.info.Device != nil {
 		where = b.info.Device.String()
@@ -346,6 +397,9 @@ func (b *Buffer) String() string {
 func (b *Buffer) begin(op string, off, n int64, s *Stream) error {
 	if s == nil {
 		return invalid("%s: no stream", op)
+	}
+	if b.Closed() {
+		return closed(op)
 	}
 	if off < 0 || n < 0 || off > b.size || n > b.size-off {
 		return invalid("%s: bytes [%d, %d+%d) of a buffer of %d", op, off, off, n, b.size)
@@ -478,14 +532,14 @@ func (b *Buffer) CopyToHost(ctx context.Context, p []byte, s *Stream) error {
 }
 
 func (b *Buffer) hostArguments(op string, p []byte, s *Stream) error {
+	if b.Closed() {
+		return closed(op)
+	}
 	if int64(len(p)) != b.size {
 		return invalid("%s: %d bytes for a buffer of %d", op, len(p), b.size)
 	}
 	if s == nil {
 		return invalid("%s: no stream", op)
-	}
-	if b.closed.Load() {
-		return closed(op)
 	}
 	return nil
 }
@@ -574,6 +628,9 @@ func (b *Buffer) Fill32(value uint32, s *Stream) error {
 
 func (b *Buffer) fill(width int64, s *Stream, queue func(*driver.Driver, uintptr) driver.Result) error {
 	const op = "fill"
+	if b.Closed() {
+		return closed(op)
+	}
 	if b.size%width != 0 || uint64(b.ptr)%uint64(width) != 0 {
 		return invalid("%s: %d bytes at %#x are not words of %d", op, b.size, uint64(b.ptr), width)
 	}

@@ -53,6 +53,9 @@ func (r *contextRegistry) adopt(d *Device, h driver.ContextHandle, kind contextK
 // NewContext creates a context beside the primary one. Most programs do not
 // need any. flags are the driver's (CtxSched...).
 func (d *Device) NewContext(flags uint32) (*Context, error) {
+	if err := d.check("create context"); err != nil {
+		return nil, err
+	}
 	h, res := d.d.ContextNew(flags, d.ordinal)
 	if err := check("create context", d.ordinal, res); err != nil {
 		return nil, err
@@ -110,17 +113,46 @@ func CurrentContext() (*Context, error) {
 	return WrapContext(h)
 }
 
+// enter is object.enter for a Context that may be nil.
+func (c *Context) enter(op string) error {
+	if c == nil {
+		return closed(op)
+	}
+	return c.object.enter(op)
+}
+
+// hold is object.hold for a Context that may be nil.
+func (c *Context) hold(op string) (*owner, error) {
+	if c == nil {
+		return nil, closed(op)
+	}
+	return c.object.hold(op)
+}
+
 // Handle returns the raw handle. It is valid while c is open.
-func (c *Context) Handle() driver.ContextHandle { return c.handle }
+func (c *Context) Handle() driver.ContextHandle {
+	if c == nil {
+		return 0
+	}
+	return c.handle
+}
 
 // Device returns the device of the context.
-func (c *Context) Device() *Device { return c.dev }
+func (c *Context) Device() *Device {
+	if c == nil {
+		return nil
+	}
+	return c.dev
+}
 
 // Primary says whether c is the primary context of its device.
-func (c *Context) Primary() bool { return c.kind == contextPrimary }
+func (c *Context) Primary() bool { return c.Device() != nil && c.kind == contextPrimary }
 
 // String returns the context's device and what it is.
 func (c *Context) String() string {
+	if c.Device() == nil {
+		return "no context"
+	}
 	switch c.kind {
 	case contextPrimary:
 		return "primary context of " + c.dev.String()
@@ -134,7 +166,7 @@ func (c *Context) String() string {
 // usable; the context is destroyed with the last of them. A primary or
 // borrowed context stays as it is. It may be called twice.
 func (c *Context) Close() error {
-	if c.kind != contextCreated {
+	if c == nil || c.kind != contextCreated {
 		return nil
 	}
 	if c.closed.Swap(true) {
@@ -206,6 +238,9 @@ func (c *Context) Priorities() (least, greatest int, err error) {
 // DefaultStream returns the legacy default stream of the context, which waits
 // for and holds up every stream that is not non-blocking.
 func (c *Context) DefaultStream() (*Stream, error) {
+	if c == nil {
+		return nil, closed("default stream")
+	}
 	return wrapStream(c, driver.LegacyStream, nil)
 }
 
@@ -213,5 +248,8 @@ func (c *Context) DefaultStream() (*Stream, error) {
 // goroutine must be locked to its thread as long as it uses the stream;
 // another thread gets [ErrThread].
 func (c *Context) PerThreadStream() (*Stream, error) {
+	if c == nil {
+		return nil, closed("per-thread default stream")
+	}
 	return wrapStream(c, driver.PerThreadStream, nil)
 }

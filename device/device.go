@@ -146,21 +146,54 @@ func ByPCIBusID(id string) (*Device, error) {
 	return Open(int(dev))
 }
 
-// Ordinal returns the number of the device in this process.
-func (d *Device) Ordinal() int { return int(d.ordinal) }
+// check refuses nil and the zero value, which are no device.
+func (d *Device) check(op string) error {
+	if d == nil || d.d == nil {
+		return &Error{Op: op, Device: -1, Code: driver.ErrorInvalidDevice, Detail: "there is no device"}
+	}
+	return nil
+}
 
-// Handle returns the driver's handle, which is the ordinal.
-func (d *Device) Handle() driver.Device { return d.ordinal }
+// Ordinal returns the number of the device in this process; -1 for nil and the
+// zero value.
+func (d *Device) Ordinal() int {
+	if d == nil || d.d == nil {
+		return -1
+	}
+	return int(d.ordinal)
+}
+
+// Handle returns the driver's handle, which is the ordinal;
+// [driver.DeviceInvalid] for nil and the zero value.
+func (d *Device) Handle() driver.Device {
+	if d == nil || d.d == nil {
+		return driver.DeviceInvalid
+	}
+	return d.ordinal
+}
 
 // Driver returns the driver that serves the device, for calls that this
 // package has no method for.
-func (d *Device) Driver() *driver.Driver { return d.d }
+func (d *Device) Driver() *driver.Driver {
+	if d == nil {
+		return nil
+	}
+	return d.d
+}
 
 // String returns "device 0".
-func (d *Device) String() string { return "device " + strconv.Itoa(int(d.ordinal)) }
+func (d *Device) String() string {
+	if d == nil || d.d == nil {
+		return "no device"
+	}
+	return "device " + strconv.Itoa(int(d.ordinal))
+}
 
 // Name returns the name of the device.
 func (d *Device) Name() (string, error) {
+	if err := d.check("name"); err != nil {
+		return "", err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.name == "" {
@@ -175,6 +208,9 @@ func (d *Device) Name() (string, error) {
 
 // UUID returns the identifier of the physical device.
 func (d *Device) UUID() (UUID, error) {
+	if err := d.check("uuid"); err != nil {
+		return UUID{}, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.uuid == (UUID{}) {
@@ -189,6 +225,9 @@ func (d *Device) UUID() (UUID, error) {
 
 // PCIBusID returns "domain:bus:device.function".
 func (d *Device) PCIBusID() (string, error) {
+	if err := d.check("pci bus id"); err != nil {
+		return "", err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.pci == "" {
@@ -209,6 +248,9 @@ func cut(b []byte) string {
 
 // TotalMemory returns the size of the device's memory in bytes.
 func (d *Device) TotalMemory() (uint64, error) {
+	if err := d.check("total memory"); err != nil {
+		return 0, err
+	}
 	n, res := d.d.DeviceTotalMem(d.ordinal)
 	return uint64(n), check("total memory", d.ordinal, res)
 }
@@ -231,6 +273,9 @@ type Properties struct {
 // Properties returns all attributes, which are asked for in one crossing and
 // kept.
 func (d *Device) Properties() (*Properties, error) {
+	if err := d.check("properties"); err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.props != nil {
@@ -264,6 +309,9 @@ func (d *Device) Properties() (*Properties, error) {
 // Get returns an attribute by number; ok is false if the driver does not know
 // it.
 func (p *Properties) Get(a driver.DeviceAttribute) (value int, ok bool) {
+	if p == nil {
+		return 0, false
+	}
 	value, ok = p.values[a]
 	return value, ok
 }
@@ -283,7 +331,7 @@ func (p *Properties) ByName(name string) (value int, ok bool) {
 func (p *Properties) All() iter.Seq2[driver.DeviceAttribute, int] {
 	return func(yield func(driver.DeviceAttribute, int) bool) {
 		for a := range driver.DeviceAttributes {
-			if v, ok := p.values[a]; ok && !yield(a, v) {
+			if v, ok := p.Get(a); ok && !yield(a, v) {
 				return
 			}
 		}
@@ -321,6 +369,9 @@ func (d *Device) Arch() (string, error) {
 // PrimaryContext returns the context that the CUDA runtime, and with it most
 // libraries, use on the device. It is taken once and kept.
 func (d *Device) PrimaryContext() (*Context, error) {
+	if err := d.check("retain primary context"); err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.primary != nil {
@@ -388,6 +439,11 @@ func (d *Device) CanAccess(peer *Device) (bool, error) {
 	if peer == nil {
 		return false, invalid("access: no device")
 	}
+	for _, x := range [...]*Device{d, peer} {
+		if err := x.check("access"); err != nil {
+			return false, err
+		}
+	}
 	if d == peer {
 		return true, nil
 	}
@@ -399,11 +455,8 @@ func (d *Device) CanAccess(peer *Device) (bool, error) {
 // primary context of peer. Doing it again is no error. If there is no path the
 // error wraps [ErrPeerAccess]: copies still work, through [Copy].
 func (d *Device) EnableAccess(peer *Device) error {
-	if d == peer {
-		return nil
-	}
 	can, err := d.CanAccess(peer)
-	if err != nil {
+	if err != nil || d == peer {
 		return err
 	}
 	op := "enable access to " + peer.String()
@@ -429,6 +482,11 @@ func (d *Device) EnableAccess(peer *Device) error {
 func (d *Device) DisableAccess(peer *Device) error {
 	if peer == nil {
 		return invalid("access: no device")
+	}
+	for _, x := range [...]*Device{d, peer} {
+		if err := x.check("access"); err != nil {
+			return err
+		}
 	}
 	if d == peer {
 		return nil

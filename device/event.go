@@ -114,22 +114,45 @@ func (c *Context) OpenIPCEvent(handle driver.IPCEventHandle) (*Event, error) {
 	return e, nil
 }
 
+// enter is object.enter for an Event that may be nil.
+func (e *Event) enter(op string) error {
+	if e == nil {
+		return closed(op)
+	}
+	return e.object.enter(op)
+}
+
 // Handle returns the raw handle. It is valid while e is open.
-func (e *Event) Handle() driver.EventHandle { return e.handle }
+func (e *Event) Handle() driver.EventHandle {
+	if e == nil {
+		return 0
+	}
+	return e.handle
+}
 
 // Context returns the context of the event.
-func (e *Event) Context() *Context { return e.ctx }
+func (e *Event) Context() *Context {
+	if e == nil {
+		return nil
+	}
+	return e.ctx
+}
 
 // Device returns the device of the event.
-func (e *Event) Device() *Device { return e.ctx.dev }
+func (e *Event) Device() *Device { return e.Context().Device() }
 
 // Options returns how the event was made.
-func (e *Event) Options() EventOptions { return e.opts }
+func (e *Event) Options() EventOptions {
+	if e == nil {
+		return EventOptions{}
+	}
+	return e.opts
+}
 
 // Close gives the event up; a record that is queued still completes, and
 // streams that wait for it still do. It may be called twice.
 func (e *Event) Close() error {
-	if e.closed.Swap(true) {
+	if e == nil || !e.made() || e.closed.Swap(true) {
 		return nil
 	}
 	e.cleanup.Stop()

@@ -100,6 +100,9 @@ func OpenMemory(shared SharedMemory, s *Stream) (*Buffer, error) {
 		return nil, invalid("%s: no stream", op)
 	}
 	c := s.ctx
+	if c == nil {
+		return nil, closed(op)
+	}
 	d, dev := c.dev.d, c.dev.ordinal
 	id, err := c.dev.UUID()
 	if err != nil {

@@ -108,7 +108,18 @@ type object struct {
 }
 
 // begin begins a use, if the object is open: the handle stays valid until exit.
-func (b *object) begin() bool { return !b.closed.Load() && b.own.ref() }
+// The zero object owns nothing and is as good as closed.
+func (b *object) begin() bool { return !b.closed.Load() && b.own != nil && b.own.ref() }
+
+// made says whether there is something to close.
+func (b *object) made() bool { return b.own != nil }
+
+// end is exit for callers that may have begun nothing.
+func (b *object) end() {
+	if b.own != nil {
+		b.exit()
+	}
+}
 
 // enter is begin with the error that a closed object gives.
 func (b *object) enter(op string) error {

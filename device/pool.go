@@ -40,6 +40,9 @@ type PoolOptions struct {
 // libraries share. If nobody has raised its release threshold (0), it is set to
 // keep all memory: otherwise each synchronization would give it back.
 func (d *Device) Pool() (*DevicePool, error) {
+	if err := d.check("memory pool"); err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.pool != nil {
@@ -61,6 +64,9 @@ func (d *Device) Pool() (*DevicePool, error) {
 
 // NewPool creates a pool of device memory. opts may be nil.
 func (d *Device) NewPool(opts *PoolOptions) (*DevicePool, error) {
+	if err := d.check("create pool"); err != nil {
+		return nil, err
+	}
 	return d.newPool("create pool", driver.MemLocation{Type: driver.MemLocationTypeDevice, ID: int32(d.ordinal)},
 		MemoryInfo{Device: d, DeviceAccessible: true}, opts)
 }
@@ -71,6 +77,9 @@ func (d *Device) NewPool(opts *PoolOptions) (*DevicePool, error) {
 // [Device.PinnedMemory] is what there is.
 func (d *Device) NewPinnedPool(opts *PoolOptions) (*DevicePool, error) {
 	const op = "create pinned pool"
+	if err := d.check(op); err != nil {
+		return nil, err
+	}
 	if n, err := d.Attribute(driver.AttrHostMemoryPoolsSupported); err != nil || n == 0 {
 		return nil, &Error{Op: op, Device: d.Ordinal(), Code: driver.ErrorNotSupported}
 	}
@@ -119,22 +128,45 @@ func (d *Device) newPool(op string, loc driver.MemLocation, info MemoryInfo, opt
 	return p, nil
 }
 
+// enter is object.enter for a DevicePool that may be nil.
+func (p *DevicePool) enter(op string) error {
+	if p == nil {
+		return closed(op)
+	}
+	return p.object.enter(op)
+}
+
 // Handle returns the raw handle. It is valid while p is open.
-func (p *DevicePool) Handle() driver.MemPoolHandle { return p.handle }
+func (p *DevicePool) Handle() driver.MemPoolHandle {
+	if p == nil {
+		return 0
+	}
+	return p.handle
+}
 
 // Device returns the device of the pool.
-func (p *DevicePool) Device() *Device { return p.dev }
+func (p *DevicePool) Device() *Device {
+	if p == nil {
+		return nil
+	}
+	return p.dev
+}
 
 // Owned says whether this package created the pool.
-func (p *DevicePool) Owned() bool { return p.owned }
+func (p *DevicePool) Owned() bool { return p != nil && p.owned }
 
 // Info says who can reach the pool's memory.
-func (p *DevicePool) Info() MemoryInfo { return p.info }
+func (p *DevicePool) Info() MemoryInfo {
+	if p == nil {
+		return MemoryInfo{}
+	}
+	return p.info
+}
 
 // Close gives a created pool up. The driver keeps it until its buffers, which
 // stay usable, are freed. The device's own pool stays. It may be called twice.
 func (p *DevicePool) Close() error {
-	if !p.owned || p.closed.Swap(true) {
+	if !p.Owned() || p.closed.Swap(true) {
 		return nil
 	}
 	p.cleanup.Stop()
@@ -144,6 +176,9 @@ func (p *DevicePool) Close() error {
 // Allocate returns size bytes for work queued on s from now on.
 func (p *DevicePool) Allocate(size int64, s *Stream) (driver.DevicePtr, error) {
 	const op = "allocate"
+	if p == nil || !p.made() {
+		return 0, closed(op)
+	}
 	ctx, err := place(op, p.dev, size, s)
 	if err != nil {
 		return 0, err
@@ -162,6 +197,9 @@ func (p *DevicePool) Allocate(size int64, s *Stream) (driver.DevicePtr, error) {
 // Deallocate frees an allocation of this pool in the order of s.
 func (p *DevicePool) Deallocate(ptr driver.DevicePtr, _ int64, s *Stream) error {
 	const op = "free"
+	if p == nil || !p.made() {
+		return closed(op)
+	}
 	if s == nil {
 		return invalid("%s: no stream", op)
 	}
@@ -217,8 +255,14 @@ func (p *DevicePool) Trim(keep uint64) error {
 // wraps [ErrPeerAccess].
 func (p *DevicePool) SetAccess(peer *Device, can bool) error {
 	const op = "pool access"
+	if p == nil || !p.made() {
+		return closed(op)
+	}
 	if peer == nil {
 		return invalid("%s: no device", op)
+	}
+	if err := peer.check(op); err != nil {
+		return err
 	}
 	if peer == p.dev {
 		if can {
@@ -254,6 +298,9 @@ func (p *DevicePool) CanAccess(peer *Device) (bool, error) {
 	if peer == nil {
 		return false, invalid("%s: no device", op)
 	}
+	if err := peer.check(op); err != nil {
+		return false, err
+	}
 	if err := p.enter(op); err != nil {
 		return false, err
 	}
@@ -264,6 +311,9 @@ func (p *DevicePool) CanAccess(peer *Device) (bool, error) {
 
 // String returns the pool's device.
 func (p *DevicePool) String() string {
+	if p.Device() == nil {
+		return "no pool"
+	}
 	if !p.owned {
 		return "default pool of " + p.dev.String()
 	}

@@ -170,11 +170,17 @@ func (m managed) Deallocate(ptr driver.DevicePtr, _ int64, s *Stream) error {
 
 // place checks an allocation and begins a use of its stream.
 func place(op string, dev *Device, size int64, s *Stream) (driver.ContextHandle, error) {
+	if err := dev.check(op); err != nil {
+		return 0, err
+	}
 	if size <= 0 {
 		return 0, invalid("%s: %d bytes", op, size)
 	}
 	if s == nil {
 		return 0, invalid("%s: no stream", op)
+	}
+	if s.ctx == nil {
+		return 0, closed(op)
 	}
 	if s.ctx.dev != dev { // B287
 		return 0, &Error{Op: op, Device: dev.Ordinal(), Code: driver.ErrorInvalidDevice, Detail: fmt.Sprintf("the stream is of %v", s.ctx.dev)}
@@ -200,6 +206,9 @@ func allocError(dev *Device, size int64, res driver.Result) error {
 // frees, whoever queued it: so the caller does not make that call.
 func freeLater(s *Stream, free func(*Context) driver.Result) error {
 	const op = "free"
+	if s == nil {
+		return invalid("%s: no stream", op)
+	}
 	if err := s.enter(op); err != nil {
 		return err
 	}

@@ -57,6 +57,9 @@ func (p *DevicePool) expose() error {
 // is ordered by events ([EventOptions].Interprocess), or by waiting on the host.
 func (p *DevicePool) Share(b *Buffer) (SharedBuffer, error) {
 	const op = "share buffer"
+	if p == nil || !p.made() {
+		return SharedBuffer{}, closed(op)
+	}
 	if b == nil {
 		return SharedBuffer{}, invalid("%s: no buffer", op)
 	}
@@ -80,6 +83,9 @@ func (p *DevicePool) Share(b *Buffer) (SharedBuffer, error) {
 // [DevicePool.Open] opens the buffers of the other process.
 func (d *Device) OpenPool(fd int) (*DevicePool, error) {
 	const op = "open pool"
+	if err := d.check(op); err != nil {
+		return nil, err
+	}
 	if fd < 0 {
 		return nil, invalid("%s: file descriptor %d", op, fd)
 	}
@@ -114,6 +120,9 @@ func (d *Device) OpenPool(fd int) (*DevicePool, error) {
 // other process. The pool may be closed first.
 func (p *DevicePool) Open(shared SharedBuffer, s *Stream) (*Buffer, error) {
 	const op = "open buffer"
+	if p == nil || !p.made() {
+		return nil, closed(op)
+	}
 	if p.imports == nil {
 		return nil, invalid("%s: the pool is not another process's", op)
 	}

@@ -128,7 +128,7 @@ func WrapStream(handle driver.StreamHandle, ctx *Context, owner any) (*Stream, e
 // kept alive. ctx may be nil unless it is a default stream.
 func Wrap(s stream.StreamLike, ctx *Context) (*Stream, error) {
 	if own, ok := s.(*Stream); ok && own != nil {
-		if own.closed.Load() {
+		if own.closed.Load() || !own.made() {
 			return nil, closed("wrap stream")
 		}
 		return own, nil
@@ -156,7 +156,7 @@ func view(s stream.StreamLike, ctx *Context) (stream.StreamView, error) {
 		return s, nil
 	}
 	var o stream.Options
-	if ctx != nil {
+	if ctx != nil && ctx.dev != nil {
 		o.Driver, o.Context = ctx.dev.d, ctx.handle
 	}
 	return stream.Wrap(s, &o)
@@ -218,12 +218,17 @@ func wrapStream(c *Context, handle driver.StreamHandle, foreign any) (*Stream, e
 
 // Handle returns the raw handle: 1 and 2 for the default streams. It is valid
 // while s is open.
-func (s *Stream) Handle() driver.StreamHandle { return s.handle }
+func (s *Stream) Handle() driver.StreamHandle {
+	if s == nil {
+		return 0
+	}
+	return s.handle
+}
 
 // CUDAStream makes a Stream a [stream.StreamLike]: (0, handle). A closed one
 // has version -1, which every consumer refuses.
 func (s *Stream) CUDAStream() (version int, handle uintptr) {
-	if s == nil || s.closed.Load() {
+	if s == nil || s.ctx == nil || s.closed.Load() {
 		return -1, 0
 	}
 	return 0, uintptr(s.handle)
@@ -232,7 +237,7 @@ func (s *Stream) CUDAStream() (version int, handle uintptr) {
 // View returns s as packages below know streams; it keeps s alive. The view of
 // a closed stream is the zero view, whose methods fail.
 func (s *Stream) View() stream.StreamView {
-	if s.closed.Load() {
+	if s == nil || s.closed.Load() {
 		return stream.StreamView{}
 	}
 	return s.view
@@ -249,24 +254,43 @@ func (s *Stream) identify() {
 }
 
 // Context returns the context of the stream.
-func (s *Stream) Context() *Context { return s.ctx }
+func (s *Stream) Context() *Context {
+	if s == nil {
+		return nil
+	}
+	return s.ctx
+}
 
 // Device returns the device of the stream.
-func (s *Stream) Device() *Device { return s.ctx.dev }
+func (s *Stream) Device() *Device { return s.Context().Device() }
 
-// Kind says whether it is a default stream or a created one.
-func (s *Stream) Kind() stream.Kind { return s.kind }
+// Kind says whether it is a default stream or a created one; 0 for the zero
+// value.
+func (s *Stream) Kind() stream.Kind {
+	if s == nil {
+		return 0
+	}
+	return s.kind
+}
 
 // Owned says whether this package created the stream.
-func (s *Stream) Owned() bool { return s.owned }
+func (s *Stream) Owned() bool { return s != nil && s.owned }
 
 // Owner returns what a stream of another library is kept alive by, or nil.
-func (s *Stream) Owner() any { return s.foreign }
+func (s *Stream) Owner() any {
+	if s == nil {
+		return nil
+	}
+	return s.foreign
+}
 
 // String returns the kind, the handle and the device.
 func (s *Stream) String() string { return s.describe() }
 
 func (s *Stream) describe() string {
+	if s.Context() == nil {
+		return "no stream"
+	}
 	t := s.kind.String() + " stream"
 	if s.kind == stream.KindCreated {
 		t += fmt.Sprintf(" %#x", uintptr(s.handle))
@@ -277,6 +301,9 @@ func (s *Stream) describe() string {
 // use begins a use of the stream on this goroutine. A per-thread default
 // stream is only usable on its thread.
 func (s *Stream) use(op string) error {
+	if s == nil {
+		return closed(op)
+	}
 	if err := s.enter(op); err != nil {
 		return err
 	}
@@ -294,7 +321,7 @@ func (s *Stream) fail(op string, res driver.Result) error {
 // Close gives the stream up. A created stream is destroyed once nothing
 // depends on it; work that is queued still runs. It may be called twice.
 func (s *Stream) Close() error {
-	if s.closed.Swap(true) {
+	if s == nil || !s.made() || s.closed.Swap(true) {
 		return nil
 	}
 	s.cleanup.Stop()
@@ -315,7 +342,7 @@ func (s *Stream) Close() error {
 // NonBlocking says whether the stream and the legacy default stream leave each
 // other alone.
 func (s *Stream) NonBlocking() (bool, error) {
-	if s.owned {
+	if s.Owned() {
 		return !s.blocking, nil
 	}
 	if err := s.use("stream flags"); err != nil {
@@ -328,7 +355,7 @@ func (s *Stream) NonBlocking() (bool, error) {
 
 // Priority returns the stream's priority; the lower the more urgent.
 func (s *Stream) Priority() (int, error) {
-	if s.owned {
+	if s.Owned() {
 		return s.priority, nil
 	}
 	if err := s.use("stream priority"); err != nil {
@@ -490,6 +517,9 @@ func (s *Stream) WaitEvent(e *Event) error {
 // the host does not wait. It may be used while either stream captures.
 func (s *Stream) Wait(o stream.StreamLike) error {
 	const op = "wait for stream"
+	if s == nil {
+		return closed(op)
+	}
 	if other, ok := o.(*Stream); ok && other != nil {
 		return s.waitStream(other)
 	}
@@ -544,6 +574,9 @@ func (s *Stream) waitStream(other *Stream) error {
 		return err
 	}
 	defer s.exit()
+	if !other.made() {
+		return closed(op)
+	}
 	if other.key() == s.key() {
 		return nil
 	}

@@ -213,6 +213,9 @@ func Defer(s stream.StreamView, f func(error)) error {
 	if !s.Valid() {
 		return fmt.Errorf("device: defer: %w", stream.ErrInvalid)
 	}
+	if f == nil {
+		return invalid("defer: no function")
+	}
 	d := s.Driver()
 	if capturing, err := s.Capturing(); err != nil {
 		return fmt.Errorf("device: defer: %w", err)

@@ -486,6 +486,9 @@ func (b *block) setMemory(i int, x any) (done bool, at place, m *misfit) {
 	case *TensorMap:
 		at, m = b.setTensorMap(i, x)
 	case Condition:
+		if x.g == nil {
+			return true, at, &misfit{detail: "the zero condition, which is of no graph"}
+		}
 		m = b.put8(i, uint64(x.handle), "a condition")
 	case nil:
 		m = &misfit{detail: "nil has no type: pass driver.DevicePtr(0) for a null pointer"}
@@ -611,6 +614,9 @@ func viewAddress(v *memview.StridedMemoryView) (addr uintptr, dev dlpack.Device,
 	addr, dev, live := v.Reach()
 	if !live {
 		return 0, dev, &misfit{detail: "a view of memory that was given back", err: ErrClosed}
+	}
+	if addr == 0 && v.NDim() == 0 { // an empty view has an axis
+		return 0, dev, &misfit{detail: "the zero view, which is of no memory: pass driver.DevicePtr(0) for a null pointer"}
 	}
 	return addr, dev, nil
 }

@@ -156,14 +156,18 @@ func (r *entryReader) bytes() []byte {
 }
 
 // MemoryCache keeps entries in memory. The ones that were not used for longest
-// go when it is full.
+// go when it is full. The zero value is a cache of the default size, nil keeps
+// nothing.
 type MemoryCache struct {
 	mu      sync.Mutex
-	max     int64
+	max     int64 // 0 for the default
 	size    int64
 	entries map[CacheKey]*list.Element
 	order   list.List // of memoryEntry, last used first
 }
+
+// defaultMemory is what a MemoryCache takes if nothing is said.
+const defaultMemory = 64 << 20
 
 type memoryEntry struct {
 	key   CacheKey
@@ -172,14 +176,14 @@ type memoryEntry struct {
 
 // NewMemoryCache makes a cache of at most that many bytes; 0 is 64 MiB.
 func NewMemoryCache(maxBytes int64) *MemoryCache {
-	if maxBytes <= 0 {
-		maxBytes = 64 << 20
-	}
-	return &MemoryCache{max: maxBytes, entries: make(map[CacheKey]*list.Element)}
+	return &MemoryCache{max: max(maxBytes, 0)}
 }
 
 // Get implements [Cache].
 func (c *MemoryCache) Get(key CacheKey) ([]byte, error) {
+	if c == nil {
+		return nil, nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[key]
@@ -192,18 +196,27 @@ func (c *MemoryCache) Get(key CacheKey) ([]byte, error) {
 
 // Put implements [Cache]. An entry larger than the cache is not kept.
 func (c *MemoryCache) Put(key CacheKey, entry []byte) error {
+	if c == nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[key]; e != nil {
 		c.remove(e)
 	}
-	n := int64(len(entry))
-	if n > c.max {
+	n, most := int64(len(entry)), c.max
+	if most == 0 {
+		most = defaultMemory
+	}
+	if n > most {
 		return nil
+	}
+	if c.entries == nil {
+		c.entries = make(map[CacheKey]*list.Element)
 	}
 	c.entries[key] = c.order.PushFront(memoryEntry{key, entry})
 	c.size += n
-	for c.size > c.max {
+	for c.size > most {
 		c.remove(c.order.Back())
 	}
 	return nil
@@ -217,6 +230,9 @@ func (c *MemoryCache) remove(e *list.Element) {
 
 // Len returns the number of entries, Size their bytes.
 func (c *MemoryCache) Len() int {
+	if c == nil {
+		return 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.entries)
@@ -224,6 +240,9 @@ func (c *MemoryCache) Len() int {
 
 // Size returns the number of bytes that the entries take.
 func (c *MemoryCache) Size() int64 {
+	if c == nil {
+		return 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.size
@@ -231,6 +250,9 @@ func (c *MemoryCache) Size() int64 {
 
 // Clear forgets all entries.
 func (c *MemoryCache) Clear() {
+	if c == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.entries)

@@ -67,7 +67,21 @@ func OpenDiskCache(dir string, opts *DiskOptions) (*DiskCache, error) {
 }
 
 // Dir returns the directory.
-func (c *DiskCache) Dir() string { return c.dir }
+func (c *DiskCache) Dir() string {
+	if c == nil {
+		return ""
+	}
+	return c.dir
+}
+
+// made refuses nil and the zero DiskCache, which would be the current
+// directory.
+func (c *DiskCache) made() error {
+	if c.Dir() == "" {
+		return invalid("disk cache: no directory")
+	}
+	return nil
+}
 
 // path spreads the entries over 256 directories.
 func (c *DiskCache) path(key CacheKey) string {
@@ -77,6 +91,9 @@ func (c *DiskCache) path(key CacheKey) string {
 
 // Get implements [Cache]. An entry that is damaged is removed.
 func (c *DiskCache) Get(key CacheKey) ([]byte, error) {
+	if err := c.made(); err != nil {
+		return nil, err
+	}
 	path := c.path(key)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,6 +115,9 @@ func (c *DiskCache) Get(key CacheKey) ([]byte, error) {
 
 // Put implements [Cache].
 func (c *DiskCache) Put(key CacheKey, entry []byte) error {
+	if err := c.made(); err != nil {
+		return err
+	}
 	if int64(len(entry)) > c.max {
 		return nil
 	}
@@ -190,6 +210,9 @@ func (c *DiskCache) trim() error {
 
 // Size counts the bytes that the entries take now.
 func (c *DiskCache) Size() (int64, error) {
+	if err := c.made(); err != nil {
+		return 0, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.trim()
@@ -198,6 +221,9 @@ func (c *DiskCache) Size() (int64, error) {
 
 // Clear removes all entries.
 func (c *DiskCache) Clear() error {
+	if err := c.made(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = 0

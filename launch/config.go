@@ -210,7 +210,7 @@ func limitsOf(dev *device.Device) (*deviceLimits, error) {
 }
 
 func (k *Kernel) limitsOn(dev *device.Device) (*kernelLimits, error) {
-	if ord := dev.Ordinal(); ord < cachedDevices {
+	if ord := dev.Ordinal(); uint(ord) < cachedDevices {
 		if l := k.info.limits[ord].Load(); l != nil {
 			return l, nil
 		}
@@ -241,7 +241,7 @@ func (k *Kernel) findLimits(dev *device.Device) (*kernelLimits, error) {
 	}
 	l.dynamic.Store(int64(dynamic))
 	l.most = min(l.threads, d.threads)
-	if ord := dev.Ordinal(); ord < cachedDevices {
+	if ord := dev.Ordinal(); uint(ord) < cachedDevices {
 		k.info.limits[ord].Store(l)
 	}
 	return l, nil

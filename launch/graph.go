@@ -172,7 +172,7 @@ func (o *graphOwner) dispose() error {
 
 // NewGraph returns an empty graph, whose nodes run in a context.
 func NewGraph(ctx *device.Context) (*Graph, error) {
-	if ctx == nil {
+	if ctx.Device() == nil {
 		return nil, invalid("create graph: no context")
 	}
 	d := ctx.Device().Driver()
@@ -204,7 +204,7 @@ func (g *Graph) open(h driver.GraphHandle) {
 // captured: Close destroys it. ctx is where its nodes run. What it uses is for
 // the caller to keep.
 func ImportGraph(handle driver.GraphHandle, ctx *device.Context) (*Graph, error) {
-	if handle == 0 || ctx == nil {
+	if handle == 0 || ctx.Device() == nil {
 		return nil, invalid("import graph: no handle, or no context")
 	}
 	return newGraph(ctx.Device().Driver(), handle, ctx, newHolds()), nil
@@ -214,7 +214,7 @@ func ImportGraph(handle driver.GraphHandle, ctx *device.Context) (*Graph, error)
 // other graphs, go on. It may be called twice. The body of a conditional node
 // goes with the graph that it is in.
 func (g *Graph) Close() error {
-	if g.root != g {
+	if g == nil || g.root != g {
 		return nil
 	}
 	g.cleanup.Stop()
@@ -222,10 +222,20 @@ func (g *Graph) Close() error {
 }
 
 // Handle returns the raw handle, valid while g is open.
-func (g *Graph) Handle() driver.GraphHandle { return g.handle }
+func (g *Graph) Handle() driver.GraphHandle {
+	if g == nil {
+		return 0
+	}
+	return g.handle
+}
 
 // Context returns the context that the nodes run in.
-func (g *Graph) Context() *device.Context { return g.ctx }
+func (g *Graph) Context() *device.Context {
+	if g == nil {
+		return nil
+	}
+	return g.ctx
+}
 
 // Keep keeps something until the graph, and everything made of it, is closed:
 // release is called once then, when no launch uses it any more.
@@ -240,9 +250,20 @@ func (g *Graph) Keep(release func()) error {
 	return g.own.keep.add(nil, nil, release)
 }
 
+// made refuses nil and the zero Graph, which are as good as closed.
+func (g *Graph) made(op string) error {
+	if g == nil || g.own == nil {
+		return closed(op)
+	}
+	return nil
+}
+
 // enter locks the graph for one operation; exit is called whether it fails or
 // not.
 func (g *Graph) enter(op string) error {
+	if err := g.made(op); err != nil {
+		return err
+	}
 	g.own.mu.Lock()
 	if g.own.closed {
 		return closed(op)
@@ -250,7 +271,11 @@ func (g *Graph) enter(op string) error {
 	return nil
 }
 
-func (g *Graph) exit() { g.own.mu.Unlock() }
+func (g *Graph) exit() {
+	if g != nil && g.own != nil {
+		g.own.mu.Unlock()
+	}
+}
 
 func (g *Graph) check(op string, res driver.Result) error {
 	if res == driver.Success {
@@ -346,25 +371,25 @@ func (g *Graph) handles(op string, nodes []Node) ([]driver.GraphNodeHandle, erro
 
 // Nodes returns all nodes, in the order that they were made in.
 func (g *Graph) Nodes() ([]Node, error) {
-	return g.nodes("nodes of graph", g.own.d.GraphGetNodes)
+	return g.nodes("nodes of graph", (*driver.Driver).GraphGetNodes)
 }
 
 // Roots returns the nodes that depend on none.
 func (g *Graph) Roots() ([]Node, error) {
-	return g.nodes("roots of graph", g.own.d.GraphGetRootNodes)
+	return g.nodes("roots of graph", (*driver.Driver).GraphGetRootNodes)
 }
 
-func (g *Graph) nodes(op string, get func(driver.GraphHandle, []driver.GraphNodeHandle) (int, driver.Result)) ([]Node, error) {
+func (g *Graph) nodes(op string, get func(*driver.Driver, driver.GraphHandle, []driver.GraphNodeHandle) (int, driver.Result)) ([]Node, error) {
 	defer g.exit()
 	if err := g.enter(op); err != nil {
 		return nil, err
 	}
-	n, res := get(g.handle, nil)
+	n, res := get(g.own.d, g.handle, nil)
 	if err := g.check(op, res); err != nil || n == 0 {
 		return nil, err
 	}
 	h := make([]driver.GraphNodeHandle, n)
-	n, res = get(g.handle, h)
+	n, res = get(g.own.d, g.handle, h)
 	return g.wrap(h[:min(n, len(h))]), g.check(op, res)
 }
 

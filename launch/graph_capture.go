@@ -149,7 +149,15 @@ func newCapture(s *device.Stream, g *Graph, into bool) (*Capture, error) {
 }
 
 // Stream returns the stream that captures.
-func (c *Capture) Stream() *device.Stream { return c.s }
+func (c *Capture) Stream() *device.Stream {
+	if c == nil {
+		return nil
+	}
+	return c.s
+}
+
+// over says whether the capture has ended, or never begun.
+func (c *Capture) over() bool { return c == nil || c.g == nil || c.ended.Load() }
 
 // Keep keeps something until the graph, and everything made of it, is closed:
 // see [Graph.Keep].
@@ -157,7 +165,7 @@ func (c *Capture) Keep(release func()) error {
 	if release == nil {
 		return invalid("keep for capture: no function")
 	}
-	if c.ended.Load() {
+	if c.over() {
 		return closed("keep for capture")
 	}
 	return c.g.own.keep.add(nil, nil, release)
@@ -170,7 +178,7 @@ func (c *Capture) Host(s *device.Stream, fn func()) error {
 	if s == nil {
 		return invalid("%s: no stream", op)
 	}
-	if c.ended.Load() {
+	if c.over() {
 		return closed(op)
 	}
 	if err := s.Begin(op); err != nil {
@@ -203,7 +211,7 @@ func (c *Capture) Insert(s *device.Stream, f func(g *Graph, after []Node) ([]Nod
 	if s == nil || f == nil {
 		return invalid("%s: no stream, or no function", op)
 	}
-	if c.ended.Load() {
+	if c.over() {
 		return closed(op)
 	}
 	if err := s.Begin(op); err != nil {
@@ -240,7 +248,7 @@ func (c *Capture) keepKernel(k *Kernel) error { return c.g.own.keep.kernel(k) }
 // or a new one. If the capture was broken, or a stream did not rejoin, there is
 // no graph: the error wraps driver.ErrCapture, and the stream is usable again.
 func (c *Capture) End() (*Graph, error) {
-	if c.ended.Swap(true) {
+	if c.over() || c.ended.Swap(true) {
 		return nil, closed("end capture")
 	}
 	captures.m.Delete(c.id)

@@ -67,6 +67,9 @@ func (g *Graph) Instantiate(opts *InstantiateOptions) (*GraphExec, error) {
 	if opts != nil {
 		o = *opts
 	}
+	if err := g.made(op); err != nil {
+		return nil, err
+	}
 	if g.root != g {
 		return nil, invalid("%s: it is the body of a conditional node, or still captured", op)
 	}
@@ -140,6 +143,9 @@ func (g *Graph) instantiateDetail(p *driver.GraphInstantiateParams) string {
 // Close destroys the executable graph, after the launches that are queued; the
 // host does not wait, unless there is no memory for an event. It may be called twice.
 func (x *GraphExec) Close() error {
+	if x == nil || x.own == nil {
+		return nil
+	}
 	x.cleanup.Stop()
 	return x.own.dispose()
 }
@@ -212,9 +218,25 @@ func (o *execOwner) destroy() error {
 }
 
 // Handle returns the raw handle, valid while x is open.
-func (x *GraphExec) Handle() driver.GraphExecHandle { return x.own.handle }
+func (x *GraphExec) Handle() driver.GraphExecHandle {
+	if x == nil || x.own == nil {
+		return 0
+	}
+	return x.own.handle
+}
+
+// made refuses nil and the zero GraphExec, which are as good as closed.
+func (x *GraphExec) made(op string) error {
+	if x == nil || x.own == nil {
+		return closed(op)
+	}
+	return nil
+}
 
 func (x *GraphExec) enter(op string) error {
+	if err := x.made(op); err != nil {
+		return err
+	}
 	x.own.mu.Lock()
 	if x.own.closed {
 		return closed(op)
@@ -222,7 +244,11 @@ func (x *GraphExec) enter(op string) error {
 	return nil
 }
 
-func (x *GraphExec) exit() { x.own.mu.Unlock() }
+func (x *GraphExec) exit() {
+	if x != nil && x.own != nil {
+		x.own.mu.Unlock()
+	}
+}
 
 // on makes one call about x on a stream that stays until x is closed and its
 // work is done.
@@ -337,6 +363,9 @@ func (x *GraphExec) update(op string, n Node, call func(*driver.Driver, driver.G
 // and configuration are those of [Launch].
 func (x *GraphExec) SetLaunch(n Node, cfg Config, k *Kernel, args ...any) error {
 	const op = "update kernel node"
+	if err := x.made(op); err != nil {
+		return err
+	}
 	ctx, err := nodeContext(op, n, x.ctx)
 	if err != nil {
 		return err
@@ -379,6 +408,9 @@ func nodeContext(op string, n Node, usual *device.Context) (*device.Context, err
 // SetCopy changes what a copy node copies. The kinds of memory stay.
 func (x *GraphExec) SetCopy(n Node, dst *device.Buffer, dstOff int64, src *device.Buffer, srcOff, bytes int64) error {
 	const op = "update copy node"
+	if err := x.made(op); err != nil {
+		return err
+	}
 	if bytes == 0 {
 		return invalid("%s: 0 bytes: use SetEnabled", op)
 	}
@@ -394,6 +426,9 @@ func (x *GraphExec) SetCopy(n Node, dst *device.Buffer, dstOff int64, src *devic
 // SetFill changes what a fill node fills.
 func (x *GraphExec) SetFill(n Node, b *device.Buffer, off int64, value uint32, size int, count int64) error {
 	const op = "update fill node"
+	if err := x.made(op); err != nil {
+		return err
+	}
 	if count == 0 {
 		return invalid("%s: 0 elements: use SetEnabled", op)
 	}
@@ -409,6 +444,9 @@ func (x *GraphExec) SetFill(n Node, b *device.Buffer, off int64, value uint32, s
 // SetHost changes what a host node calls.
 func (x *GraphExec) SetHost(n Node, fn func()) error {
 	const op = "update host node"
+	if err := x.made(op); err != nil {
+		return err
+	}
 	p, err := hostParams(op, fn, x.own.keep)
 	if err != nil {
 		return err
@@ -442,6 +480,9 @@ func (x *GraphExec) SetChild(n Node, child *Graph) error {
 // SetEvent changes the event of a node that records or waits for one.
 func (x *GraphExec) SetEvent(n Node, e *device.Event) error {
 	const op = "update event node"
+	if err := x.made(op); err != nil {
+		return err
+	}
 	if e == nil {
 		return invalid("%s: no event", op)
 	}

@@ -19,7 +19,7 @@ type GraphMemory struct {
 // GraphMemoryOf returns what the graphs of a device have.
 func GraphMemoryOf(dev *device.Device) (m GraphMemory, err error) {
 	const op = "memory of graphs"
-	if dev == nil {
+	if dev.Driver() == nil {
 		return m, invalid("%s: no device", op)
 	}
 	for _, f := range []struct {
@@ -41,7 +41,7 @@ func GraphMemoryOf(dev *device.Device) (m GraphMemory, err error) {
 // ResetGraphMemory sets UsedHigh and ReservedHigh to what there is now.
 func ResetGraphMemory(dev *device.Device) error {
 	const op = "reset memory of graphs"
-	if dev == nil {
+	if dev.Driver() == nil {
 		return invalid("%s: no device", op)
 	}
 	for _, attr := range []int32{driver.GraphMemAttrUsedMemHigh, driver.GraphMemAttrReservedMemHigh} {
@@ -56,7 +56,7 @@ func ResetGraphMemory(dev *device.Device) error {
 // the system.
 func TrimGraphMemory(dev *device.Device) error {
 	const op = "trim memory of graphs"
-	if dev == nil {
+	if dev.Driver() == nil {
 		return invalid("%s: no device", op)
 	}
 	return check(op, dev.Ordinal(), dev.Driver().DeviceGraphMemTrim(dev.Handle()))

@@ -29,14 +29,17 @@ func (g *Graph) add(op string, deps []Node, call func(d *driver.Driver, deps []d
 // Launch adds a kernel, with arguments as [Launch] takes them, that runs after
 // deps. An empty grid adds a node that does nothing.
 func (g *Graph) Launch(cfg Config, k *Kernel, args []any, deps ...Node) (Node, error) {
-	return g.LaunchIn(g.ctx, cfg, k, args, deps...)
+	return g.LaunchIn(g.Context(), cfg, k, args, deps...)
 }
 
 // LaunchIn is [Graph.Launch] in another context than the graph's, which may be
 // of another device.
 func (g *Graph) LaunchIn(ctx *device.Context, cfg Config, k *Kernel, args []any, deps ...Node) (Node, error) {
 	const op = "add kernel node"
-	if ctx == nil {
+	if err := g.made(op); err != nil {
+		return Node{}, err
+	}
+	if ctx.Device() == nil {
 		return Node{}, invalid("%s: no context", op)
 	}
 	b, skip, err := packNode(op, ctx, &cfg, k, args, g.own.keep)
@@ -134,6 +137,9 @@ func (b *block) nodeParams(ctx *device.Context, cfg *Config, k *Kernel) driver.K
 // Copy adds a copy of n bytes between two buffers, of any devices.
 func (g *Graph) Copy(dst *device.Buffer, dstOff int64, src *device.Buffer, srcOff, n int64, deps ...Node) (Node, error) {
 	const op = "add copy node"
+	if err := g.made(op); err != nil {
+		return Node{}, err
+	}
 	c, err := copyParams(op, dst, dstOff, src, srcOff, n, g.own.keep)
 	if err != nil {
 		return Node{}, err
@@ -187,6 +193,9 @@ func copyParams(op string, dst *device.Buffer, dstOff int64, src *device.Buffer,
 // Fill adds a fill of n elements of 1, 2 or 4 bytes, from a byte of a buffer on.
 func (g *Graph) Fill(b *device.Buffer, off int64, value uint32, size int, n int64, deps ...Node) (Node, error) {
 	const op = "add fill node"
+	if err := g.made(op); err != nil {
+		return Node{}, err
+	}
 	p, err := fillParams(op, b, off, value, size, n, g.own.keep)
 	if err != nil {
 		return Node{}, err
@@ -227,6 +236,9 @@ func fillParams(op string, b *device.Buffer, off int64, value uint32, size int, 
 // it must make no driver call and not wait for the device.
 func (g *Graph) Host(fn func(), deps ...Node) (Node, error) {
 	const op = "add host node"
+	if err := g.made(op); err != nil {
+		return Node{}, err
+	}
 	p, err := hostParams(op, fn, g.own.keep)
 	if err != nil {
 		return Node{}, err
@@ -252,6 +264,9 @@ func hostParams(op string, fn func(), keep *holds) (p driver.HostNodeParams, err
 // later does not show.
 func (g *Graph) Child(child *Graph, deps ...Node) (Node, error) {
 	const op = "add child graph"
+	if err := g.made(op); err != nil {
+		return Node{}, err
+	}
 	if child == nil || child.own == nil || child.own == g.own {
 		return Node{}, invalid("%s: the child is nil, or the graph itself", op)
 	}
@@ -310,6 +325,9 @@ func (g *Graph) WaitEvent(e *device.Event, deps ...Node) (Node, error) {
 }
 
 func (g *Graph) event(op string, e *device.Event, deps []Node, call func(*driver.Driver, driver.GraphHandle, []driver.GraphNodeHandle, driver.EventHandle) (driver.GraphNodeHandle, driver.Result)) (Node, error) {
+	if err := g.made(op); err != nil {
+		return Node{}, err
+	}
 	if e == nil {
 		return Node{}, invalid("%s: no event", op)
 	}
@@ -326,10 +344,13 @@ func (g *Graph) event(op string, e *device.Event, deps []Node, call func(*driver
 // the driver's call frees it. peers are devices that may use it too.
 func (g *Graph) Alloc(size int64, peers []*device.Device, deps ...Node) (Node, driver.DevicePtr, error) {
 	const op = "add allocation node"
+	if err := g.made(op); err != nil {
+		return Node{}, 0, err
+	}
 	if size <= 0 {
 		return Node{}, 0, invalid("%s: %d bytes", op, size)
 	}
-	if slices.Contains(peers, nil) {
+	if slices.ContainsFunc(peers, func(d *device.Device) bool { return d.Driver() == nil }) {
 		return Node{}, 0, invalid("%s: a peer is nil", op)
 	}
 	dev := g.ctx.Device()
@@ -430,6 +451,9 @@ func (g *Graph) Switch(c Condition, bodies int, deps ...Node) (n Node, body []*G
 
 func (g *Graph) conditional(c Condition, kind int32, bodies int, deps []Node) (Node, []*Graph, error) {
 	const op = "add conditional node"
+	if err := g.made(op); err != nil {
+		return Node{}, nil, err
+	}
 	if c.g != g.own {
 		return Node{}, nil, invalid("%s: the condition is of another graph, or none", op)
 	}

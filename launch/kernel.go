@@ -122,6 +122,9 @@ func borrow(info *kernelInfo, d *driver.Driver, owner any) *Kernel {
 
 // enter begins a use: the code stays loaded until exit.
 func (k *Kernel) enter(op string) error {
+	if k == nil || k.info == nil {
+		return closed(op + " of a kernel")
+	}
 	if k.closed.Load() || !k.info.lib.ref() {
 		return closed(op + " of kernel " + k.info.name)
 	}
@@ -149,7 +152,7 @@ func (k *Kernel) hold(op string) (release func() error, err error) {
 // Close gives the kernel up; code that nobody else uses is unloaded. It may be
 // called twice.
 func (k *Kernel) Close() error {
-	if k.closed.Swap(true) {
+	if k == nil || k.own == nil || k.closed.Swap(true) {
 		return nil
 	}
 	k.cleanup.Stop()
@@ -159,21 +162,42 @@ func (k *Kernel) Close() error {
 }
 
 // Name returns the name in the code, which is the mangled one for C++.
-func (k *Kernel) Name() string { return k.info.name }
+func (k *Kernel) Name() string { return k.about().name }
+
+// noKernel is about the zero Kernel.
+var noKernel kernelInfo
+
+// about returns what is known of the kernel, also of nil and the zero Kernel.
+func (k *Kernel) about() *kernelInfo {
+	if k == nil || k.info == nil {
+		return &noKernel
+	}
+	return k.info
+}
 
 // Handle returns the raw handle, valid while k is open. It is 0 for what
 // [WrapFunction] gave.
-func (k *Kernel) Handle() driver.KernelHandle { return k.info.handle }
+func (k *Kernel) Handle() driver.KernelHandle { return k.about().handle }
 
 // LaunchHandle returns what the driver's launch calls take for a function: the
 // kernel itself, which is good in any context, or the wrapped function.
-func (k *Kernel) LaunchHandle() driver.FunctionHandle { return k.info.fn }
+func (k *Kernel) LaunchHandle() driver.FunctionHandle { return k.about().fn }
 
 // Driver returns the driver that loaded the kernel.
-func (k *Kernel) Driver() *driver.Driver { return k.info.lib.d }
+func (k *Kernel) Driver() *driver.Driver {
+	if lib := k.about().lib; lib != nil {
+		return lib.d
+	}
+	return nil
+}
 
 // String returns the name.
-func (k *Kernel) String() string { return "kernel " + k.info.name }
+func (k *Kernel) String() string {
+	if k.about() == &noKernel {
+		return "no kernel"
+	}
+	return "kernel " + k.info.name
+}
 
 // Function returns the kernel as a function of one context, loading it there
 // if need be. The handle is valid while k is open and the context exists.
@@ -185,6 +209,9 @@ func (k *Kernel) Function(ctx *device.Context) (driver.FunctionHandle, error) {
 	defer k.exit()
 	if k.info.handle == 0 {
 		return k.info.fn, nil
+	}
+	if ctx.Device() == nil {
+		return 0, invalid("%s of %v: no context", op, k)
 	}
 	fn, res := k.info.lib.d.KernelGetFunction(ctx.Handle(), k.info.handle)
 	return fn, check(op+" of "+k.String(), ctx.Device().Ordinal(), res)

@@ -174,7 +174,7 @@ func (k *Kernel) Occupancy(ctx *device.Context) Occupancy { return Occupancy{k, 
 
 // ask makes one query.
 func (o Occupancy) ask(op string, f func(*driver.Driver, driver.ContextHandle, driver.FunctionHandle) driver.Result) error {
-	if o.ctx == nil {
+	if o.ctx.Device() == nil {
 		return invalid("%s of %v: no context", op, o.k)
 	}
 	fn, err := o.k.Function(o.ctx)
@@ -268,7 +268,7 @@ func (o Occupancy) MaxActiveClusters(cfg Config) (clusters int, err error) {
 
 // askShape makes one query about a launch, which is checked like one.
 func (o Occupancy) askShape(op string, cfg *Config, f func(*driver.Driver, driver.ContextHandle, driver.FunctionHandle, *driver.LaunchConfig) driver.Result) error {
-	if o.ctx == nil {
+	if o.ctx.Device() == nil {
 		return invalid("%s of %v: no context", op, o.k)
 	}
 	if err := o.k.enter(op); err != nil {

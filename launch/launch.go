@@ -39,8 +39,8 @@ import (
 //
 // Errors: [*ConfigError], [*ArgError], [ErrClosed], or the driver's [*Error].
 func Launch(s *device.Stream, cfg Config, k *Kernel, args ...any) error {
-	if s == nil || k == nil {
-		return invalid("launch: no stream, or no kernel")
+	if s == nil || k == nil || k.own == nil {
+		return nothing(k)
 	}
 	u := &k.own.user
 	if !u.TryEnter() {
@@ -64,6 +64,14 @@ func Launch(s *device.Stream, cfg Config, k *Kernel, args ...any) error {
 		return refused(k, s, res)
 	}
 	return nil
+}
+
+// nothing is the error of a launch without a kernel or without a stream.
+func nothing(k *Kernel) error {
+	if k != nil && k.own == nil {
+		return k.enter("launch")
+	}
+	return invalid("launch: no stream, or no kernel")
 }
 
 // user launches a kernel again and again, one launch at a time, without
@@ -124,6 +132,9 @@ func (u *user) function(ctx *device.Context, k *Kernel) driver.FunctionHandle {
 // gate.
 func (u *user) launch(s *device.Stream, cfg *Config, k *Kernel, args []any) error {
 	defer u.Leave()
+	if !isStream(s) {
+		return closed(opLaunch)
+	}
 	if u.b == nil && u.before {
 		if t := k.info.params.Load(); t != nil { // else: nothing to remember types by
 			if u.b = newBlock(len(t.params), t.size); u.b != nil {
@@ -144,8 +155,14 @@ func (u *user) launch(s *device.Stream, cfg *Config, k *Kernel, args []any) erro
 	return u.b.queue(s, cfg, k, args)
 }
 
+// isStream says whether somebody made a stream, which may be closed.
+func isStream(s *device.Stream) bool { return s.Context() != nil }
+
 // launchCounted is a launch that counts the uses of kernel and stream.
 func launchCounted(s *device.Stream, cfg *Config, k *Kernel, args []any) error {
+	if !isStream(s) {
+		return closed(opLaunch)
+	}
 	if err := k.enter("launch"); err != nil {
 		return err
 	}

@@ -180,7 +180,12 @@ func (o *LinkerOptions) foreign() string {
 }
 
 // Backend says who links.
-func (k *Linker) Backend() LinkerBackend { return k.backend }
+func (k *Linker) Backend() LinkerBackend {
+	if k == nil {
+		return LinkerAuto
+	}
+	return k.backend
+}
 
 // Link links the inputs to a cubin; with LTO also to PTX, or to LTO IR that is
 // to be linked again. The inputs stay open. The result has the names of them
@@ -188,6 +193,9 @@ func (k *Linker) Backend() LinkerBackend { return k.backend }
 //
 // What the linker refuses is a [*CompileError].
 func (k *Linker) Link(target Format, inputs ...*ObjectCode) (*ObjectCode, error) {
+	if k.Backend() == LinkerAuto { // a linker that was made knows who links
+		return nil, invalid("link: no linker")
+	}
 	op := fmt.Sprintf("link %s to %v", k.o.Name, target)
 	if len(inputs) == 0 {
 		return nil, invalid("%s: no inputs", op)
@@ -201,7 +209,7 @@ func (k *Linker) Link(target Format, inputs ...*ObjectCode) (*ObjectCode, error)
 	}
 	for i, c := range inputs {
 		switch {
-		case c == nil:
+		case c.none():
 			return nil, invalid("%s: input %d is nil", op, i)
 		case c.closed.Load():
 			return nil, closed(fmt.Sprintf("%s: input %d, %v", op, i, c))

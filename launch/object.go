@@ -188,20 +188,34 @@ func ReadObjectCode(path string, opts *ObjectOptions) (*ObjectCode, error) {
 }
 
 // Format returns what the code is.
-func (c *ObjectCode) Format() Format { return c.format }
+func (c *ObjectCode) Format() Format { return c.about().format }
+
+// noCode is what nil is about.
+var noCode ObjectCode
+
+// about returns c, or something empty for nil.
+func (c *ObjectCode) about() *ObjectCode {
+	if c == nil {
+		return &noCode
+	}
+	return c
+}
+
+// none says that it is nil or the zero value: nobody made it.
+func (c *ObjectCode) none() bool { return c.about().format == 0 }
 
 // Name returns the name for messages.
-func (c *ObjectCode) Name() string { return c.name }
+func (c *ObjectCode) Name() string { return c.about().name }
 
 // Code returns the bytes, which must not be changed.
-func (c *ObjectCode) Code() []byte { return c.code }
+func (c *ObjectCode) Code() []byte { return c.about().code }
 
 // Log returns what the compiler or linker said although it succeeded:
 // warnings, mostly. It is "" for code from elsewhere or from a cache.
-func (c *ObjectCode) Log() string { return c.log }
+func (c *ObjectCode) Log() string { return c.about().log }
 
 // PCHStatus says what became of precompiled headers when the code was compiled.
-func (c *ObjectCode) PCHStatus() PCHStatus { return c.pch }
+func (c *ObjectCode) PCHStatus() PCHStatus { return c.about().pch }
 
 // copy returns the same code as an object of its own, not loaded.
 func (c *ObjectCode) copy() *ObjectCode {
@@ -211,10 +225,13 @@ func (c *ObjectCode) copy() *ObjectCode {
 }
 
 // Symbols returns a copy of the map from names to names in the code.
-func (c *ObjectCode) Symbols() map[string]string { return maps.Clone(c.symbols) }
+func (c *ObjectCode) Symbols() map[string]string { return maps.Clone(c.about().symbols) }
 
 // String returns format, name and size.
 func (c *ObjectCode) String() string {
+	if c.none() {
+		return "no object code"
+	}
 	return fmt.Sprintf("%v %q of %d bytes", c.format, c.name, len(c.code))
 }
 
@@ -272,7 +289,7 @@ func (c *ObjectCode) known(lib *library) string {
 // if there is none of that name.
 func (c *ObjectCode) Global(ctx *device.Context, name string) (driver.DevicePtr, int, error) {
 	op := "variable " + strconv.Quote(name) + " of " + c.String()
-	if ctx == nil {
+	if ctx.Device() == nil {
 		return 0, 0, invalid("%s: no context", op)
 	}
 	lib, err := c.load(op)
@@ -304,6 +321,9 @@ func (c *ObjectCode) Handle() (driver.LibraryHandle, error) {
 
 // load returns the loaded code with a reference for the caller.
 func (c *ObjectCode) load(op string) (*library, error) {
+	if c.none() {
+		return nil, closed(op)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed.Load() {
@@ -372,7 +392,7 @@ func sourceOf(c *ObjectCode) string {
 // Close gives up the loaded code; it is unloaded once no kernel of it is open.
 // It may be called twice.
 func (c *ObjectCode) Close() error {
-	if c.closed.Swap(true) {
+	if c == nil || c.closed.Swap(true) {
 		return nil
 	}
 	c.mu.Lock()
@@ -388,6 +408,9 @@ func (c *ObjectCode) Close() error {
 // them, without a driver: for cubins and PTX. Otherwise the error wraps
 // [ErrNotSupported], or [ErrNoKernel].
 func (c *ObjectCode) ParamInfo(name string) ([]ParamInfo, error) {
+	if c.none() {
+		return nil, closed("parameters of kernel " + strconv.Quote(name))
+	}
 	return c.tables(c.symbol(name))
 }
 

@@ -68,11 +68,28 @@ func Prepare(k *Kernel, args ...any) (*Prepared, error) {
 }
 
 // Kernel returns the kernel.
-func (p *Prepared) Kernel() *Kernel { return p.k }
+func (p *Prepared) Kernel() *Kernel {
+	if p == nil {
+		return nil
+	}
+	return p.k
+}
+
+// nothing is the error of a launch without a stream, or of what [Prepare] did
+// not make.
+func (p *Prepared) nothing() error {
+	if p.Kernel() == nil {
+		return closed("use of a prepared kernel")
+	}
+	return invalid("launch: no stream")
+}
 
 // Set replaces an argument. On an error the argument is as it was, unless it
 // is a span with a number that does not fit.
 func (p *Prepared) Set(i int, x any) error {
+	if p.Kernel() == nil {
+		return p.nothing()
+	}
 	p.u.Enter()
 	defer p.u.Leave()
 	if err := p.index(i); err != nil {
@@ -147,6 +164,9 @@ type Scalar interface {
 // SetValue is [Prepared.Set] for a number or a raw pointer, without an
 // allocation.
 func SetValue[T Scalar](p *Prepared, i int, x T) error {
+	if p.Kernel() == nil {
+		return p.nothing()
+	}
 	p.u.Enter()
 	defer p.u.Leave()
 	if err := p.index(i); err != nil {
@@ -162,8 +182,8 @@ func SetValue[T Scalar](p *Prepared, i int, x T) error {
 // Launch queues the kernel with the arguments as they are now: see [Launch].
 // It allocates nothing.
 func (p *Prepared) Launch(s *device.Stream, cfg Config) error {
-	if s == nil {
-		return invalid("launch: no stream")
+	if s == nil || p == nil || p.k == nil {
+		return p.nothing()
 	}
 	u := &p.u
 	u.Enter()
@@ -188,6 +208,9 @@ func (p *Prepared) Launch(s *device.Stream, cfg Config) error {
 // The caller is in the gate.
 func (p *Prepared) launch(s *device.Stream, cfg *Config) error {
 	defer p.u.Leave()
+	if !isStream(s) {
+		return closed(opLaunch)
+	}
 	k := p.k
 	if ok, err := p.u.admit(s, k); err != nil {
 		return err

@@ -50,10 +50,28 @@ func NewProgram(source string, opts *ProgramOptions) (*Program, error) {
 }
 
 // Name returns the name for messages.
-func (p *Program) Name() string { return p.o.Name }
+func (p *Program) Name() string {
+	if p == nil {
+		return ""
+	}
+	return p.o.Name
+}
+
+// made refuses nil and the zero Program: one that was made has a name.
+func (p *Program) made(op string) error {
+	if p.Name() == "" {
+		return invalid("%s: no program", op)
+	}
+	return nil
+}
 
 // Language returns what the source is written in.
-func (p *Program) Language() Language { return p.o.Language }
+func (p *Program) Language() Language {
+	if p == nil {
+		return LanguageCUDA
+	}
+	return p.o.Language
+}
 
 // CompileOptions tune [Program.Compile]. The zero value is the default.
 type CompileOptions struct {
@@ -93,6 +111,9 @@ type job struct {
 // What the compiler refuses is a [*CompileError]; a compiler that is not there
 // wraps [pathfinder.ErrNotFound]; another target [ErrNotSupported].
 func (p *Program) Compile(target Format, opts *CompileOptions) (*ObjectCode, error) {
+	if err := p.made("compile"); err != nil {
+		return nil, err
+	}
 	j := job{p: p, target: target}
 	if opts != nil {
 		j.o = *opts
@@ -119,6 +140,9 @@ func (j *job) op() string { return fmt.Sprintf("compile %s to %v", j.p.o.Name, j
 // Check looks for errors in CUDA C++ or NVVM IR without making code, which is
 // faster, and returns the warnings. An error is as from [Program.Compile].
 func (p *Program) Check() (log string, err error) {
+	if err := p.made("check"); err != nil {
+		return "", err
+	}
 	op := "check " + p.o.Name
 	j := job{p: p, target: FormatPTX}
 	if j.arch, j.virtual, err = resolveArch(p.o.Arch, p.o.Device); err != nil {

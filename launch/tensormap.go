@@ -340,11 +340,19 @@ func tensorMapBits(t TensorMapDType) int {
 }
 
 // View returns the view that the map describes.
-func (t *TensorMap) View() memview.StridedMemoryView { return t.view }
+func (t *TensorMap) View() memview.StridedMemoryView {
+	if t == nil {
+		return memview.StridedMemoryView{}
+	}
+	return t.view
+}
 
 // Replace points the map at another view of the same shape, strides and dtype.
 func (t *TensorMap) Replace(v memview.StridedMemoryView) error {
 	const op = "launch: tensor map: replace"
+	if t == nil || t.m == nil {
+		return closed("tensor map: replace")
+	}
 	if !v.Layout().Equal(t.view.Layout()) || v.DType() != t.view.DType() {
 		return fmt.Errorf("%s: the view has another shape, stride or dtype: %w", op, dlpack.ErrLayout)
 	}

@@ -46,6 +46,9 @@ func FromDLPack(m dlpack.Managed) (StridedMemoryView, error) {
 //
 // Errors are those of [FromDesc], and [dlpack.ErrClosed] if e is closed.
 func FromExported(e *dlpack.Exported) (StridedMemoryView, error) {
+	if e == nil {
+		return StridedMemoryView{}, fail("dlpack", "", dlpack.ErrNull, "no tensor")
+	}
 	ref, err := e.Owner()
 	if err != nil {
 		return StridedMemoryView{}, fail("dlpack", "", err, "")

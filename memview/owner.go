@@ -131,7 +131,7 @@ func (v StridedMemoryView) Live() bool { return v.owner.live() }
 func (o *Owner) live() bool {
 	switch o.kind {
 	case ownerLent, ownerShared:
-		return o.lender.Live(o.gen)
+		return o.lender != nil && o.lender.Live(o.gen)
 	case ownerManaged:
 		return o.managed.IsLive()
 	}
@@ -148,6 +148,9 @@ func (o *Owner) live() bool {
 func (v StridedMemoryView) Retain() (StridedMemoryView, error) {
 	switch v.owner.kind {
 	case ownerLent:
+		if v.owner.lender == nil {
+			return StridedMemoryView{}, errReleased("retain")
+		}
 		release, err := v.owner.lender.Retain(v.owner.gen, int(v.owner.slot))
 		if err != nil {
 			return StridedMemoryView{}, fail("retain", "", err, "argument "+strconv.Itoa(int(v.owner.slot)))

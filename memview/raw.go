@@ -43,6 +43,9 @@ func FromRaw(r *Raw, owner Owner) (StridedMemoryView, error) {
 	if owner.kind == ownerNone {
 		return StridedMemoryView{}, errNoOwner("raw")
 	}
+	if r == nil {
+		return StridedMemoryView{}, fail("raw", "", dlpack.ErrNull, "no array")
+	}
 	var v StridedMemoryView
 	if err := v.setRaw(r); err != nil {
 		return StridedMemoryView{}, err
@@ -65,8 +68,15 @@ func FromLent(r *Raw, l Lender, gen uint64, slot int) (StridedMemoryView, error)
 // the copy, for callers that fill many views in place. On an error v is the
 // zero view.
 func (v *StridedMemoryView) SetLent(r *Raw, l Lender, gen uint64, slot int) error {
+	if v == nil {
+		return fail("raw", "", dlpack.ErrNull, "no view")
+	}
 	if v.base != nil || v.layout.offset != 0 || v.layout.more != nil || v.place != nil || v.owner.kind == ownerManaged {
 		*v = StridedMemoryView{}
+	}
+	if r == nil {
+		*v = StridedMemoryView{}
+		return fail("raw", "", dlpack.ErrNull, "no array")
 	}
 	if err := v.setRaw(r); err != nil {
 		*v = StridedMemoryView{}
@@ -119,6 +129,9 @@ func (v *StridedMemoryView) checkFirstPage() error {
 func FromDesc(d *dlpack.Desc, owner Owner) (StridedMemoryView, error) {
 	if owner.kind == ownerNone {
 		return StridedMemoryView{}, errNoOwner("desc")
+	}
+	if d == nil {
+		return StridedMemoryView{}, fail("desc", "", dlpack.ErrNull, "no description")
 	}
 	if err := d.Check(); err != nil {
 		return StridedMemoryView{}, fail("desc", "", err, "")

@@ -36,7 +36,12 @@ func (v StridedMemoryView) Layout() Layout { return v.layout }
 // NDim, Dim and Stride take the view by its address: a call then copies
 // nothing. They need a variable, which the result of another call has to be
 // put into first.
-func (v *StridedMemoryView) NDim() int { return int(v.layout.ndim) }
+func (v *StridedMemoryView) NDim() int {
+	if v == nil {
+		return 0
+	}
+	return int(v.layout.ndim)
+}
 
 // Dim returns the extent of axis i. It panics if there is no such axis.
 func (v *StridedMemoryView) Dim(i int) int64 {

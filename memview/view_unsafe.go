@@ -16,6 +16,9 @@ func (v StridedMemoryView) Addr() uintptr { return v.address() }
 // It takes the view by its address and copies nothing: a launch asks it of
 // every argument.
 func (v *StridedMemoryView) Reach() (addr uintptr, dev dlpack.Device, live bool) {
+	if v == nil {
+		return 0, dev, false
+	}
 	if !v.layout.empty() {
 		dev = v.device
 	}
