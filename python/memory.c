@@ -112,7 +112,8 @@ static int is_closed(const ho_memory *m)
 	return m->view == NULL && m->stream == NULL;
 }
 
-/* The view of all bytes, made when it is first asked for: borrowed. */
+/* The view of all bytes, made when it is first asked for: a new reference, since
+ * another thread may close the buffer as soon as the GIL is given up. */
 static ho_PyObject *view_of(ho_memory *m)
 {
 	settle(m);
@@ -121,7 +122,7 @@ static ho_PyObject *view_of(ho_memory *m)
 		return NULL;
 	}
 	if (m->view != NULL)
-		return m->view;
+		return ho_newref(m->view);
 	int taken;
 	m->busy = 1;
 	ho_PyObject *stream = m->stream;
@@ -132,7 +133,10 @@ static ho_PyObject *view_of(ho_memory *m)
 		return NULL;
 	m->view = view; /* NULL for want of memory: closed */
 	m->stream = NULL;
-	ho_stream_unhold(stream); /* Go holds it now */
+	if (view != NULL)
+		ho_py.Py_IncRef(view);
+	/* Go holds it now. This gives the GIL up if the stream was closed meanwhile. */
+	ho_stream_unhold(stream);
 	ho_py.Py_DecRef(stream);
 	return view;
 }
@@ -158,7 +162,6 @@ static ho_PyObject *memory_close(ho_PyObject *self, ho_PyObject *const *args, ho
 			ho_PyObject *view = view_of(m);
 			if (view == NULL)
 				return NULL;
-			ho_py.Py_IncRef(view); /* another thread may close the buffer meanwhile */
 			int failed = ho_buffer_use(view, stream, 1);
 			ho_py.Py_DecRef(view);
 			if (failed)
@@ -320,9 +323,8 @@ static int open_only(ho_memory *m)
 
 static ho_PyObject *get_view(ho_PyObject *self, void *unused)
 {
-	ho_PyObject *v = view_of((ho_memory *)self);
 	(void)unused;
-	return v != NULL ? ho_newref(v) : NULL;
+	return view_of((ho_memory *)self);
 }
 
 static ho_PyObject *get_handle(ho_PyObject *self, void *unused)

@@ -396,6 +396,33 @@ def test_a_stream_is_closed_while_others_use_it() -> None:
     assert wrong == []
 
 
+def test_a_buffer_is_closed_while_its_view_is_made(device: Device) -> None:
+    """The last use of a stream that is closed gives the GIL up, and another thread closes the buffer."""
+    buffers: list[Buffer] = []
+    there = threading.Semaphore(0)
+
+    def close() -> None:
+        while there.acquire() and buffers:
+            buffers[-1].close()
+
+    closer = threading.Thread(target=close)
+    closer.start()
+    try:
+        for _ in range(2000):
+            s = device.create_stream()
+            buffers[:] = [device.allocate(64, stream=s)]
+            s.close()  # which the buffer puts off
+            there.release()
+            with contextlib.suppress(handoff.ClosedError):
+                view = StridedMemoryView.from_any_interface(buffers[0], -1)
+                assert view.size == 64
+            del s
+    finally:
+        buffers.clear()
+        there.release()
+        closer.join()
+
+
 def test_a_device_takes_a_resource(stream: Any) -> None:
     d = Device(0)
     assert d.memory_resource == DeviceMemoryResource(0)
