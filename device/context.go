@@ -2,8 +2,10 @@ package device
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-handoff/handoff/device/driver"
@@ -29,6 +31,7 @@ type Context struct {
 	dev     *Device
 	handle  driver.ContextHandle
 	kind    contextKind
+	id      uint64 // of a borrowed one, the driver's, which no other context has; 0 if it has none
 	cleanup runtime.Cleanup
 }
 
@@ -39,10 +42,81 @@ type contextRegistry struct {
 
 var contexts contextRegistry
 
-// adopt returns the Context of a handle, new if need be.
-func (r *contextRegistry) adopt(d *Device, h driver.ContextHandle, kind contextKind) *Context {
-	c, _ := r.resolve(h, func(c *Context) bool { return !c.closed.Load() && c.dev == d }, func() (*Context, error) {
-		c := &Context{dev: d, handle: h, kind: kind}
+// own says whether a handle is that of an open context of this package.
+func (r *contextRegistry) own(h driver.ContextHandle) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.m[h].Value()
+	return c != nil && c.kind == contextCreated && !c.closed.Load()
+}
+
+// borrowed has the number of the context that each foreign handle was last seen
+// to be.
+var borrowed struct {
+	sync.Mutex
+	ids map[driver.ContextHandle]uint64
+}
+
+// borrow asks for the number of a foreign context. Its owner may have destroyed
+// it, and the driver have given its handle to a new one: then the events that
+// are pooled for the handle went with the old one.
+func borrow(d *driver.Driver, h driver.ContextHandle) (id uint64, err error) {
+	if contexts.own(h) {
+		return 0, nil
+	}
+	id, res := d.CtxGetId(h)
+	if errors.Is(res, ErrNotSupported) {
+		return 0, nil // before CUDA 12: handles are all there is
+	}
+	if err := check("wrap context", -1, res); err != nil {
+		return 0, err
+	}
+	borrowed.Lock()
+	defer borrowed.Unlock()
+	if before, seen := borrowed.ids[h]; seen && before != id {
+		d.ForgetContext(h, true)
+	}
+	if borrowed.ids == nil {
+		borrowed.ids = make(map[driver.ContextHandle]uint64)
+	}
+	borrowed.ids[h] = id
+	return id, nil
+}
+
+// unborrow forgets what a handle was before it became that of a context of this
+// package.
+func unborrow(d *driver.Driver, h driver.ContextHandle) {
+	borrowed.Lock()
+	defer borrowed.Unlock()
+	if _, seen := borrowed.ids[h]; seen {
+		d.ForgetContext(h, true)
+		delete(borrowed.ids, h)
+	}
+}
+
+// current says that the handle of c still means the context that c was made
+// for, as far as the driver can tell.
+func (c *Context) current() bool {
+	if c.kind != contextBorrowed || c.id == 0 {
+		return true
+	}
+	id, res := c.dev.d.CtxGetId(c.handle)
+	switch res {
+	case driver.Success:
+		return id == c.id
+	case driver.ErrorInvalidContext, driver.ErrorContextIsDestroyed:
+		return false
+	}
+	return true
+}
+
+// adopt returns the Context of a handle, new if need be. id is that of a
+// borrowed one, or 0.
+func (r *contextRegistry) adopt(d *Device, h driver.ContextHandle, kind contextKind, id uint64) *Context {
+	c, _ := r.resolve(h, func(c *Context) bool {
+		return !c.closed.Load() && c.dev == d && (c.id == id || c.id == 0 || id == 0)
+	}, func() (*Context, error) {
+		c := &Context{dev: d, handle: h, kind: kind, id: id}
 		c.own = &owner{kind: new(counter), final: func() error { return nil }}
 		c.own.refs.Store(1)
 		return c, nil
@@ -60,6 +134,7 @@ func (d *Device) NewContext(flags uint32) (*Context, error) {
 	if err := check("create context", d.ordinal, res); err != nil {
 		return nil, err
 	}
+	unborrow(d.d, h)
 	c := &Context{dev: d, handle: h, kind: contextCreated}
 	drv, dev := d.d, d.ordinal
 	c.own = newOwner(&stats.contexts, "device.Context", func() error {
@@ -72,7 +147,9 @@ func (d *Device) NewContext(flags uint32) (*Context, error) {
 }
 
 // WrapContext returns the Context of a handle of another library. It asks the
-// driver for the device; the caller keeps the context alive.
+// driver for the device; the caller keeps the context alive. A handle that is
+// known gives the Context that it belongs to, unless its owner has destroyed
+// that context and the driver has used the handle again.
 func WrapContext(handle driver.ContextHandle) (*Context, error) {
 	d, err := lib()
 	if err != nil {
@@ -95,7 +172,11 @@ func WrapContext(handle driver.ContextHandle) (*Context, error) {
 			return p, nil
 		}
 	}
-	return contexts.adopt(dev, handle, contextBorrowed), nil
+	id, err := borrow(d, handle)
+	if err != nil {
+		return nil, err
+	}
+	return contexts.adopt(dev, handle, contextBorrowed, id), nil
 }
 
 // CurrentContext returns the context that is current on the calling thread,

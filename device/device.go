@@ -381,7 +381,7 @@ func (d *Device) PrimaryContext() (*Context, error) {
 	if err := check("retain primary context", d.ordinal, res); err != nil {
 		return nil, err // B279: this code, and nothing sticky
 	}
-	d.primary = contexts.adopt(d, h, contextPrimary)
+	d.primary = contexts.adopt(d, h, contextPrimary, 0)
 	return d.primary, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/device/soft"
 	"github.com/go-handoff/handoff/internal/testdriver"
 )
 
@@ -222,6 +223,67 @@ func TestForeignContext(t *testing.T) {
 	require.NoError(t, s.Close())
 	_, err = device.WrapContext(0)
 	require.ErrorIs(t, err, device.ErrInvalidContext)
+}
+
+// The handle of a foreign context that was destroyed may be that of another one.
+func TestForeignContextHandleAgain(t *testing.T) {
+	d := open(t, 0)
+	if testdriver.Real() {
+		t.Skip("needs the software device, which can be made to use handles again")
+	}
+	soft.ReuseHandles(t)
+	drv := d.Driver()
+	type made struct {
+		c              driver.ContextHandle
+		s              driver.StreamHandle
+		ctx            *device.Context
+		stream, legacy *device.Stream
+	}
+	var all []made
+	for range 2 {
+		var x made
+		var res driver.Result
+		x.c, res = drv.ContextNew(0, d.Handle())
+		require.NoError(t, res.Err())
+		x.s, res = drv.StreamCreate(x.c, driver.StreamNonBlocking)
+		require.NoError(t, res.Err())
+		var err error
+		x.stream, err = device.WrapStream(x.s, nil, nil)
+		require.NoError(t, err)
+		x.ctx, err = device.WrapContext(x.c)
+		require.NoError(t, err)
+		require.Same(t, x.ctx, x.stream.Context())
+		x.legacy, err = x.ctx.DefaultStream()
+		require.NoError(t, err)
+		again, err := device.WrapStream(x.s, x.ctx, nil)
+		require.NoError(t, err)
+		require.Same(t, x.stream, again)
+		// An event of the pool, which goes with the context.
+		require.NoError(t, x.legacy.Wait(x.stream))
+		ev, err := x.ctx.NewEvent(nil)
+		require.NoError(t, err)
+		require.NoError(t, x.stream.RecordEvent(ev))
+		require.NoError(t, x.stream.Synchronize(soon(t)))
+		require.NoError(t, ev.Close())
+		all = append(all, x)
+		require.NoError(t, drv.CtxDestroy(x.c).Err()) // by its owner, who does not tell
+	}
+	require.Equal(t, all[0].c, all[1].c)
+	require.Equal(t, all[0].s, all[1].s)
+	require.NotSame(t, all[0].ctx, all[1].ctx)
+	require.NotSame(t, all[0].stream, all[1].stream)
+	require.NotSame(t, all[0].legacy, all[1].legacy)
+	own, err := d.NewContext(0)
+	require.NoError(t, err)
+	require.Equal(t, all[0].c, own.Handle())
+	again, err := device.WrapContext(own.Handle())
+	require.NoError(t, err)
+	require.Same(t, own, again)
+	for _, x := range all {
+		require.NoError(t, x.stream.Close())
+		require.NoError(t, x.legacy.Close())
+	}
+	require.NoError(t, own.Close())
 }
 
 func TestPeers(t *testing.T) {

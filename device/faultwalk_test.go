@@ -234,7 +234,7 @@ var walked = []testdriver.Operation{
 		}
 		return err
 	})},
-	{Name: "CurrentContext", MakesGood: []string{"cuDevicePrimaryCtxGetState"}, Do: with(func(*walkFixture) error { return first(device.CurrentContext()) })},
+	{Name: "CurrentContext", MakesGood: []string{"cuDevicePrimaryCtxGetState", "cuCtxGetId"}, Do: with(func(*walkFixture) error { return first(device.CurrentContext()) })},
 	{Name: "Context.Synchronize", Do: with(func(f *walkFixture) error {
 		return errors.Join(f.c.Synchronize(context.Background()), ending(f.c.Synchronize))
 	})},

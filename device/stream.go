@@ -190,11 +190,14 @@ func wrapStream(c *Context, handle driver.StreamHandle, foreign any) (*Stream, e
 	}
 	known := func(s *Stream) bool {
 		// The address of a destroyed stream of another library may be a new
-		// stream's by now.
-		return !s.closed.Load() && (kind != stream.KindCreated || s.ctx.handle == home)
+		// stream's by now, and its context's that of a new context.
+		if s.closed.Load() || kind == stream.KindCreated && s.ctx.handle != home {
+			return false
+		}
+		return s.ctx == c || s.ctx.current()
 	}
 	return streams.resolve(key, known, func() (*Stream, error) {
-		if kind == stream.KindCreated && (c == nil || c.handle != home) {
+		if kind == stream.KindCreated && (c == nil || c.handle != home || !c.current()) {
 			if c, err = WrapContext(home); err != nil {
 				return nil, err
 			}

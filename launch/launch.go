@@ -292,9 +292,10 @@ func (b *block) launch(s *device.Stream, cfg *Config, k *Kernel, captured bool) 
 }
 
 // insist launches the kernel where the driver refused to start it as a function
-// of the stream's context, because another is current.
+// of the stream's context, because another is current or the function went with
+// a context that its owner destroyed.
 func (b *block) insist(k *Kernel, res driver.Result) driver.Result {
-	if res == driver.ErrorInvalidHandle && b.call.Func != k.info.fn {
+	if (res == driver.ErrorInvalidHandle || res == driver.ErrorContextIsDestroyed) && b.call.Func != k.info.fn {
 		b.call.Func = k.info.fn
 		res = b.call.Launch()
 	}

@@ -115,6 +115,20 @@ func (i *Injection) strike(what string) bool {
 	return true
 }
 
+// ReuseHandles makes the device use the handles of destroyed contexts again, and those of the streams, events,
+// modules and functions that went with them, as long as the test t (a testing.TB) runs: as a driver does whose
+// handles are addresses. Otherwise no handle comes twice.
+func ReuseHandles(t testing) {
+	t.Helper()
+	e, err := start()
+	if err != nil {
+		t.Fatalf("%v", err)
+		return
+	}
+	e.ReuseHandles(true)
+	t.Cleanup(func() { e.ReuseHandles(false) })
+}
+
 // HangStream holds back the work of a stream: what is queued on it, also by calls to come, does
 // not begin until release is called. Handle 0 means every stream, 1 and 2 the default streams
 // of all contexts. Calls that wait for the work wait as long.

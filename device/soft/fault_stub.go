@@ -31,6 +31,9 @@ func (*Injection) Hits() int { return 0 }
 // First is "" in this build.
 func (*Injection) First() string { return "" }
 
+// ReuseHandles does nothing in this build.
+func ReuseHandles(testing) {}
+
 // HangStream returns [ErrNotSupported] in this build.
 func HangStream(driver.StreamHandle) (release func(), err error) { return nil, ErrNotSupported }
 

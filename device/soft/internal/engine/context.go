@@ -145,7 +145,7 @@ func (e *Engine) endContext(c *Context) {
 	c.dead.Store(true)
 	e.mu.Lock()
 	if !c.primary {
-		delete(e.handles, c.h)
+		e.dropHandle(c.h)
 		delete(c.dev.contexts, c)
 	}
 	for h, x := range e.handles {
@@ -156,17 +156,17 @@ func (e *Engine) endContext(c *Context) {
 					e.invalidate(x.cap)
 					e.leaveCapture(x)
 				}
-				delete(e.handles, h)
+				e.dropHandle(h)
 			}
 		case *event:
 			if x.ctx == c {
-				delete(e.handles, h)
+				e.dropHandle(h)
 			}
 		case *module:
 			if x.ctx == c {
-				delete(e.handles, h)
+				e.dropHandle(h)
 				for _, f := range x.funcs {
-					delete(e.handles, f.h)
+					e.dropHandle(f.h)
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"reflect"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,8 @@ type Engine struct {
 
 	// The pools of memory that belongs to no device: default and current.
 	hostPool, managedPool [2]*pool
+
+	again map[reflect.Type][]Handle // to be used again, or nil
 }
 
 // New makes an engine. Nothing runs until the first call.
@@ -103,8 +106,36 @@ func (e *Engine) Close() {
 	e.space.closeAll()
 }
 
+// ReuseHandles makes handles of contexts that are destroyed, and of what was in them, mean new objects of the same
+// type from now on, the last that was given back first, as addresses are used again; or no longer.
+func (e *Engine) ReuseHandles(on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.again = nil
+	if on {
+		e.again = make(map[reflect.Type][]Handle)
+	}
+}
+
+// dropHandle ends what a handle means, with its context. The caller holds e.mu.
+func (e *Engine) dropHandle(h Handle) {
+	x, ok := e.handles[h]
+	delete(e.handles, h)
+	if typ := reflect.TypeOf(x); ok && e.again != nil {
+		e.again[typ] = append(e.again[typ], h)
+	}
+}
+
 // newHandle gives x a handle. The caller holds e.mu.
 func (e *Engine) newHandle(x any) Handle {
+	if e.again != nil {
+		typ := reflect.TypeOf(x)
+		if old := e.again[typ]; len(old) > 0 {
+			h := old[len(old)-1]
+			e.again[typ], e.handles[h] = old[:len(old)-1], x
+			return h
+		}
+	}
 	e.nextID++
 	h := Handle(handleBase + e.nextID*64)
 	e.handles[h] = x
