@@ -4,8 +4,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 ho_go_gpu_functions ho_go_gpu;
+
+extern char **environ;
 
 static ho_driver *driver; /* NULL until Go has opened it */
 
@@ -96,6 +99,26 @@ int ho_gpu_raise(const char *op, ho_gpu_fault *f)
 enum { DEVICES = 64 };
 static ho_context primary[DEVICES];
 
+/* The variables HANDOFF_* that the program has now, see gpuabi.h: os.environ changes them, under
+ * the GIL. To be freed; NULL for want of memory. */
+static char *environment_of_now(void)
+{
+	static const char prefix[] = "HANDOFF_";
+	size_t n = 1, at = 0;
+
+	for (char **e = environ; e != NULL && *e != NULL; e++)
+		n += strncmp(*e, prefix, sizeof prefix - 1) == 0 ? strlen(*e) + 1 : 0;
+	char *out = malloc(n);
+	for (char **e = environ; out != NULL && e != NULL && *e != NULL; e++)
+		if (strncmp(*e, prefix, sizeof prefix - 1) == 0) {
+			memcpy(out + at, *e, strlen(*e) + 1);
+			at += strlen(*e) + 1;
+		}
+	if (out != NULL)
+		out[at] = 0;
+	return out;
+}
+
 ho_driver *ho_gpu(void)
 {
 	ho_gpu_fault f = { 0 };
@@ -109,7 +132,13 @@ ho_driver *ho_gpu(void)
 		ho_raise(HO_X_NODRIVER, 0, "open driver", "this build has no driver");
 		return NULL;
 	}
-	HO_UNLOCKED(d = ho_go_gpu.open(&f));
+	char *environment = environment_of_now();
+	if (environment == NULL) {
+		ho_py.PyErr_NoMemory();
+		return NULL;
+	}
+	HO_UNLOCKED(d = ho_go_gpu.open(environment, &f));
+	free(environment);
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("open driver", &f);
 		return NULL;

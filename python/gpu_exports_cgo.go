@@ -4,11 +4,15 @@ package python
 
 // #include <stdlib.h>
 // #include "gpuabi.h"
+// typedef const char cchar_t;
 import "C"
 
 import (
 	"fmt"
+	"os"
 	"runtime/debug"
+	"strings"
+	"unsafe"
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
@@ -39,9 +43,21 @@ func (m made) write(to *C.ho_gpu_made) {
 }
 
 //export hoGPUOpen
-func hoGPUOpen(f *C.ho_gpu_fault) C.uintptr_t {
+func hoGPUOpen(environment *C.cchar_t, f *C.ho_gpu_fault) C.uintptr_t {
 	var err error
 	defer caught(f, &err)
+	// SAFETY: C strings, one after another, up to an empty one.
+	for p := unsafe.Pointer(environment); ; {
+		entry := C.GoString((*C.char)(p))
+		name, value, _ := strings.Cut(entry, "=")
+		if name == "" {
+			break
+		}
+		if os.Getenv(name) != value {
+			_ = os.Setenv(name, value) // cannot fail: it is a name and a value of the environment
+		}
+		p = unsafe.Add(p, len(entry)+1)
+	}
 	var native uintptr
 	native, err = gpuOpen()
 	return C.uintptr_t(native)

@@ -53,7 +53,9 @@ typedef struct ho_gpu_copy {
 /* Filled in by Go when it is linked in; all NULL in plain C builds. Called
  * without the GIL. Results are 0 on a fault. */
 typedef struct ho_go_gpu_functions {
-	uintptr_t (*open)(ho_gpu_fault *);
+	/* environment holds the program's variables HANDOFF_*: "NAME=value" each, with their NULs, and
+	 * an empty one. Go has those that the process began with. */
+	uintptr_t (*open)(const char *environment, ho_gpu_fault *);
 	int (*count)(ho_gpu_fault *);
 	uint64_t (*context)(int dev, ho_gpu_fault *);
 	char *(*text)(int dev, int what, ho_gpu_fault *);

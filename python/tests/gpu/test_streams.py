@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -750,6 +751,18 @@ def test_fork(device: Device, stream: Any) -> None:
             os._exit(code)
     assert os.waitpid(pid, 0)[1] == 0
     stream.sync()
+
+
+@pytest.mark.skipif(real_gpu(), reason="the program asks for the software device")
+@pytest.mark.parametrize("before", ["", "none"])
+def test_the_environment_is_that_of_now(before: str) -> None:
+    """A program may set HANDOFF_DRIVER itself, before the first use."""
+    program = "import os, handoff; os.environ['HANDOFF_DRIVER'] = 'soft'; print(handoff.Device(0).name)"
+    environment = {k: v for k, v in os.environ.items() if k != "HANDOFF_DRIVER"} | (
+        {"HANDOFF_DRIVER": before} if before else {}
+    )
+    out = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert "software" in out.stdout, out.stderr
 
 
 def test_driver_version() -> None:
