@@ -202,6 +202,16 @@ static int take_ints(const char *fn, ho_PyObject *const *args, ho_ssize have, ho
 	return 0;
 }
 
+/* A number of bytes: an int from 0. */
+static int take_size(const char *op, ho_PyObject *o, int64_t *out)
+{
+	if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyBool_Type)
+		return ho_raise(HO_X_TYPE, 0, op, "the size is a bool");
+	if (take_ints(op, &o, 1, 1, out) != 0)
+		return -1;
+	return *out >= 0 ? 0 : ho_raise(HO_X_VALUE, 0, op, "%lld bytes", (long long)*out);
+}
+
 /* The ordinal as an int that C and Go take; -1 with an exception set. */
 static int ordinal(const char *op, int64_t v)
 {
@@ -437,13 +447,9 @@ ho_PyObject *ho_buffer_new(int dev, int kind, uint64_t from, ho_PyObject *size, 
 	ho_gpu_made made = { 0 };
 	ho_stream_ref s = { 0 };
 
-	if (take_ints("allocate", &size, 1, 1, &bytes) != 0 || ho_stream_need(stream, "allocate", &s) != 0 ||
+	if (take_size("allocate", size, &bytes) != 0 || ho_stream_need(stream, "allocate", &s) != 0 ||
 	    ho_stream_place("allocate", dev, &s) != 0)
 		return NULL;
-	if (bytes < 0) {
-		ho_raise(HO_X_VALUE, 0, "allocate", "%lld bytes", (long long)bytes);
-		return NULL;
-	}
 	HO_HELD(stream_ref, &s, ho_go_gpu.buffer_new(dev, kind, from, bytes, s.handle, s.ctx, &made, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("allocate", &f);
@@ -575,18 +581,33 @@ static ho_PyObject *buffer_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssiz
 	return view != NULL ? ho_memory_new(args[0], view, (int)a[1], dev) : NULL;
 }
 
-/* An address: an int, or a handle that int() takes (CUdeviceptr); not what int()
- * makes a number of by rounding or reading. */
-static int take_address(ho_PyObject *o, uint64_t *out)
+static int has_method(ho_PyObject *o, const char *name)
 {
-	ho_PyObject *const no_address[] = { ho_py.PyBool_Type, ho_py.PyFloat_Type, ho_py.PyUnicode_Type,
-		                            ho_py.PyBytes_Type };
+	ho_PyObject *a = ho_py.PyObject_GetAttrString((ho_PyObject *)HO_TYPE(o), name);
 
-	for (size_t k = 0; k < sizeof no_address / sizeof no_address[0]; k++)
-		if (ho_py.PyType_IsSubtype(HO_TYPE(o), (ho_PyTypeObject *)no_address[k]))
-			return ho_raise(HO_X_TYPE, 0, "from_handle", "the address is not an int");
-	ho_PyObject *i = ho_py.PyObject_CallFunctionObjArgs(ho_py.PyLong_Type, o, NULL);
+	if (a == NULL)
+		ho_py.PyErr_Clear();
+	ho_xdecref(a);
+	return a != NULL;
+}
 
+/* An address: an int, or a handle that int() takes (CUdeviceptr); not what int()
+ * makes a number of by rounding or reading, and nothing that has a number besides. */
+static int take_address(const char *op, ho_PyObject *o, uint64_t *out)
+{
+	ho_PyObject *i = NULL;
+
+	if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyLong_Type)
+		i = ho_newref(o);
+	else if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyBool_Type)
+		return ho_raise(HO_X_TYPE, 0, op, "the address is a bool");
+	else if (ho_py.PyIndex_Check(o))
+		i = ho_py.PyNumber_Index(o);
+	else if (!has_method(o, "__int__") || has_method(o, "__float__") || has_method(o, "__cuda_stream__") ||
+	         ho_py.PyType_IsSubtype(HO_TYPE(o), ho_memory_device_type()))
+		return ho_raise(HO_X_TYPE, 0, op, "the address is not an int");
+	else
+		i = ho_py.PyObject_CallFunctionObjArgs(ho_py.PyLong_Type, o, NULL);
 	*out = i != NULL ? ho_py.PyLong_AsUnsignedLongLong(i) : 0;
 	ho_xdecref(i);
 	if (!ho_py.PyErr_Occurred())
@@ -594,14 +615,32 @@ static int take_address(ho_PyObject *o, uint64_t *out)
 	if (i == NULL)
 		return -1;
 	ho_py.PyErr_Clear();
-	return ho_raise(HO_X_RANGE, 0, "from_handle", "the address is negative or does not fit in 64 bits");
+	return ho_raise(HO_X_RANGE, 0, op, "the address is negative or does not fit in 64 bits");
 }
 
-static int take_size(ho_PyObject *o, int64_t *out)
+/* (device, kind, source, address, size, stream): gives memory back that no buffer has. */
+static ho_PyObject *memory_free(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
 {
-	if (take_ints("from_handle", &o, 1, 1, out) != 0)
-		return -1;
-	return *out >= 0 ? 0 : ho_raise(HO_X_VALUE, 0, "from_handle", "%lld bytes", (long long)*out);
+	static const char op[] = "deallocate";
+	ho_gpu_fault f = { 0 };
+	ho_stream_ref s;
+	int64_t a[3], size;
+	uint64_t ptr;
+	int dev;
+	(void)m;
+
+	if (resource_args("_memory_free", args, n - 3, 0, 3, a) != 0 || take_address(op, args[3], &ptr) != 0 ||
+	    take_size(op, args[4], &size) != 0 || (dev = ordinal(op, a[0])) < 0 || ho_gpu() == NULL ||
+	    ho_stream_need(args[5], op, &s) != 0 || ho_stream_place(op, dev, &s) != 0)
+		return NULL;
+	if (size == 0) /* no memory, as allocate makes it */
+		return ho_newref(HO_NONE);
+	HO_HELD(stream_ref, &s, ho_go_gpu.memory_free(dev, (int)a[1], (uint64_t)a[2], ptr, size, s.handle, s.ctx, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise(op, &f);
+		return NULL;
+	}
+	return ho_newref(HO_NONE);
 }
 
 /* (cls, device, kind, source, address, size, stream) -> a buffer of cls, which gives
@@ -609,16 +648,22 @@ static int take_size(ho_PyObject *o, int64_t *out)
 static ho_PyObject *buffer_adopt(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
 {
 	static const char op[] = "from_handle";
+	ho_gpu_fault f = { 0 };
 	ho_stream_ref s;
 	int64_t a[3], size;
 	uint64_t ptr;
 	int dev, taken;
 	(void)m;
 
-	if (resource_args("_buffer_adopt", args, n - 3, 1, 3, a) != 0 || take_address(args[4], &ptr) != 0 ||
-	    take_size(args[5], &size) != 0 || (dev = ordinal(op, a[0])) < 0 || ho_gpu() == NULL ||
+	if (resource_args("_buffer_adopt", args, n - 3, 1, 3, a) != 0 || take_address(op, args[4], &ptr) != 0 ||
+	    take_size(op, args[5], &size) != 0 || (dev = ordinal(op, a[0])) < 0 || ho_gpu() == NULL ||
 	    ho_stream_need(args[6], op, &s) != 0 || ho_stream_place(op, dev, &s) != 0)
 		return NULL;
+	HO_UNLOCKED(ho_go_gpu.memory_check(dev, (int)a[1], (uint64_t)a[2], ptr, size, &f));
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise(op, &f);
+		return NULL;
+	}
 	ho_PyObject *view = ho_buffer_adopt(dev, (int)a[1], (uint64_t)a[2], ptr, size, &s, &taken);
 	return view != NULL ? ho_memory_new(args[0], view, (int)a[1], dev) : NULL;
 }
@@ -633,8 +678,8 @@ static ho_PyObject *buffer_wrap(ho_PyObject *m, ho_PyObject *const *args, ho_ssi
 	uint64_t ptr;
 	(void)m;
 
-	if (resource_args("_buffer_wrap", args, n, 4, 0, NULL) != 0 || take_address(args[1], &ptr) != 0 ||
-	    take_size(args[2], &size) != 0 || ho_gpu() == NULL)
+	if (resource_args("_buffer_wrap", args, n, 4, 0, NULL) != 0 || take_address("from_handle", args[1], &ptr) != 0 ||
+	    take_size("from_handle", args[2], &size) != 0 || ho_gpu() == NULL)
 		return NULL;
 	HO_UNLOCKED(ho_go_gpu.buffer_wrap(ptr, size, &made, &f));
 	if (f.kind != HO_FAULT_NONE) {
@@ -655,20 +700,30 @@ int ho_buffer_use(ho_PyObject *view, ho_PyObject *stream, int set)
 {
 	ho_gpu_fault f = { 0 };
 	ho_stream_ref s = { 0 };
-	ho_owner *o = buffer_owner(view);
-	int dev = o != NULL ? (int)((ho_view *)view)->t.device.device_id : 0;
+	ho_owner *o;
+	ho_PyObject *old = NULL;
+	int r = -1;
 
-	if (o == NULL || ho_stream_need(stream, "buffer", &s) != 0 || ho_stream_place("buffer", dev, &s) != 0)
+	/* The stream may be any Python code, which may release the view. */
+	if (ho_stream_need(stream, "buffer", &s) != 0 || (o = buffer_owner(view)) == NULL)
 		return -1;
+	ho_owner_ref(o);
+	if (ho_stream_place("buffer", (int)((ho_view *)view)->t.device.device_id, &s) != 0)
+		goto done;
 	HO_HELD(stream_ref, &s, ho_go_gpu.buffer_used(o->u, set, s.handle, s.ctx, &f));
-	if (f.kind != HO_FAULT_NONE)
-		return ho_gpu_raise("buffer", &f);
-	if (set && s.keep != NULL) {
-		ho_PyObject *old = o->ptr;
-		o->ptr = ho_newref(s.keep);
-		ho_xdecref(old);
+	if (f.kind != HO_FAULT_NONE) {
+		ho_gpu_raise("buffer", &f);
+		goto done;
 	}
-	return 0;
+	if (set && s.keep != NULL) {
+		old = o->ptr;
+		o->ptr = ho_newref(s.keep);
+	}
+	r = 0;
+done:
+	ho_owner_unref(o);
+	ho_xdecref(old);
+	return r;
 }
 
 /* (view, stream, set): ho_buffer_use. */
@@ -696,12 +751,15 @@ static ho_PyObject *buffer_fill(ho_PyObject *m, ho_PyObject *const *args, ho_ssi
 		ho_py.PyErr_SetString(ho_py.PyExc_TypeError, "_buffer_fill(view, width, value, stream)");
 		return NULL;
 	}
-	ho_owner *o = buffer_owner(args[0]);
-	if (o == NULL || take_ints("_buffer_fill", args + 1, n - 1, 2, a) != 0 ||
-	    ho_stream_need(args[3], "fill", &s) != 0 ||
-	    ho_stream_place("fill", (int)((ho_view *)args[0])->t.device.device_id, &s) != 0)
+	/* The stream may be any Python code, which may release the view. */
+	if (take_ints("_buffer_fill", args + 1, n - 1, 2, a) != 0 || ho_stream_need(args[3], "fill", &s) != 0)
 		return NULL;
+	ho_owner *o = buffer_owner(args[0]);
+	if (o == NULL || ho_stream_place("fill", (int)((ho_view *)args[0])->t.device.device_id, &s) != 0)
+		return NULL;
+	ho_owner_ref(o);
 	HO_HELD(stream_ref, &s, ho_go_gpu.buffer_fill(o->u, (int)a[0], (uint32_t)a[1], s.handle, s.ctx, &f));
+	ho_owner_unref(o);
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise("fill", &f);
 		return NULL;
@@ -787,6 +845,7 @@ static ho_PyMethodDef functions[] = {
 	{ "_pool_attribute", FAST(pool_attribute), HO_METH_FASTCALL, NULL },
 	{ "_pool_peer", FAST(pool_peer), HO_METH_FASTCALL, NULL },
 	{ "_buffer_new", FAST(buffer_new), HO_METH_FASTCALL, NULL },
+	{ "_memory_free", FAST(memory_free), HO_METH_FASTCALL, NULL },
 	{ "_buffer_adopt", FAST(buffer_adopt), HO_METH_FASTCALL, NULL },
 	{ "_buffer_wrap", FAST(buffer_wrap), HO_METH_FASTCALL, NULL },
 	{ "_buffer_used", FAST(buffer_used), HO_METH_FASTCALL, NULL },

@@ -182,6 +182,8 @@ HO_HIDDEN ho_PyObject *ho_memory_new(ho_PyObject *cls, ho_PyObject *view, int ki
 /* Says that work on the stream uses the memory of such a view; with set it is
  * given back on that stream from now on. 0 or -1. */
 HO_HIDDEN int ho_buffer_use(ho_PyObject *view, ho_PyObject *stream, int set);
+/* What handoff.Device is a subclass of: borrowed. */
+HO_HIDDEN ho_PyTypeObject *ho_memory_device_type(void);
 HO_HIDDEN int ho_memory_init(ho_PyObject *module);
 
 HO_HIDDEN int ho_stream_init(ho_PyObject *module); /* stream.c */

@@ -452,6 +452,92 @@ func gpuBufferAdopt(ordinal, kind int, from, ptr uint64, size int64, handle, ctx
 	return madeOf(b, ctx), nil
 }
 
+// gpuMemoryCheck refuses memory that did not come from a source: what the driver says of
+// the address is asked. Nobody can tell whether a Buffer has it.
+func gpuMemoryCheck(ordinal, kind int, from, ptr uint64, size int64) error {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return err
+	}
+	r, err := sourceOf(d, kind, from)
+	if err != nil {
+		return err
+	}
+	drv, err := driver.Default()
+	if err != nil {
+		return err
+	}
+	p, res := drv.PointerInfo(driver.DevicePtr(ptr))
+	if res != driver.Success {
+		return nil // a driver that does not know all of the questions
+	}
+	if what := notOf(d, r, kind, p, ptr, size); what != "" {
+		return fmt.Errorf("memory resource: %s: give back what was allocated here, with its address and size: %w", what, device.ErrInvalidValue)
+	}
+	return nil
+}
+
+// notOf says in words why memory is not of a source; "" if it may be.
+func notOf(d *device.Device, r device.MemoryResource, kind int, p driver.PointerInfo, ptr uint64, size int64) string {
+	is := map[bool]int{true: memoryPinned, false: memoryDevice}[p.Type == driver.MemoryTypeHost]
+	if p.Managed {
+		is = memoryManaged
+	}
+	names := [...]string{memoryDevice: "device", memoryPinned: "pinned", memoryManaged: "managed"}
+	own, _ := r.(*device.DevicePool)
+	switch {
+	case p.Type == 0:
+		return fmt.Sprintf("the driver has no memory at %#x", ptr)
+	case kind != is:
+		return fmt.Sprintf("there is %s memory at %#x, not %s memory", names[is], ptr, names[kind])
+	case kind == memoryDevice && p.Device != d.Handle():
+		return fmt.Sprintf("the memory at %#x is not of device %d", ptr, d.Ordinal())
+	case own != nil && own.Owned() && p.Pool != own.Handle():
+		return fmt.Sprintf("the memory at %#x is not of this pool", ptr)
+	case p.Base != driver.DevicePtr(ptr):
+		return fmt.Sprintf("%#x lies in the memory that begins at %#x", ptr, uint64(p.Base))
+	case size <= 0 || uint64(size) > uint64(p.Size) || uint64(p.Size)-uint64(size) >= rounding(uint64(p.Size)):
+		return fmt.Sprintf("there are %d bytes at %#x, not %d", uint64(p.Size), ptr, size)
+	}
+	return ""
+}
+
+// rounding returns what a driver may have rounded an allocation to, which now has n
+// bytes: the next lower sizes that are not rounded to n are n minus that.
+func rounding(n uint64) uint64 {
+	const least, most = 512, 2 << 20
+	if unit := n & -n; unit >= least {
+		return min(unit, most)
+	}
+	return 1
+}
+
+// gpuMemoryFree gives memory back that no Buffer has.
+func gpuMemoryFree(ordinal, kind int, from, ptr uint64, size int64, handle, ctx uint64) error {
+	if err := gpuMemoryCheck(ordinal, kind, from, ptr, size); err != nil {
+		return err
+	}
+	runtime.LockOSThread() // for a per-thread default stream
+	defer runtime.UnlockOSThread()
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return err
+	}
+	s, err := streamOf(handle, ctx)
+	if err != nil {
+		return err
+	}
+	r, err := sourceOf(d, kind, from)
+	if err != nil {
+		return err
+	}
+	b, err := device.ImportBuffer(driver.DevicePtr(ptr), size, r, s)
+	if err != nil {
+		return err
+	}
+	return b.Close()
+}
+
 // gpuBufferWrap makes a buffer of memory that stays somebody else's.
 func gpuBufferWrap(ptr uint64, size int64) (made, error) {
 	b, err := device.WrapBuffer(driver.DevicePtr(ptr), size, nil)

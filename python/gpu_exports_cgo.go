@@ -193,6 +193,20 @@ func hoGPUBufferAdopt(dev, kind C.int, from, ptr C.uint64_t, size C.int64_t, s, 
 	m.write(to)
 }
 
+//export hoGPUMemoryCheck
+func hoGPUMemoryCheck(dev, kind C.int, from, ptr C.uint64_t, size C.int64_t, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	err = gpuMemoryCheck(int(dev), int(kind), uint64(from), uint64(ptr), int64(size))
+}
+
+//export hoGPUMemoryFree
+func hoGPUMemoryFree(dev, kind C.int, from, ptr C.uint64_t, size C.int64_t, s, ctx C.uint64_t, f *C.ho_gpu_fault) {
+	var err error
+	defer caught(f, &err)
+	err = gpuMemoryFree(int(dev), int(kind), uint64(from), uint64(ptr), int64(size), uint64(s), uint64(ctx))
+}
+
 //export hoGPUBufferWrap
 func hoGPUBufferWrap(ptr C.uint64_t, size C.int64_t, to *C.ho_gpu_made, f *C.ho_gpu_fault) {
 	var err error

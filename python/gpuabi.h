@@ -78,6 +78,11 @@ typedef struct ho_go_gpu_functions {
 	/* Takes memory of a source over, which goes back on the stream. */
 	void (*buffer_adopt)(int dev, int kind, uint64_t from, uint64_t ptr, int64_t size, uint64_t stream, uint64_t ctx,
 	                     ho_gpu_made *, ho_gpu_fault *);
+	/* Refuses memory that is not of a source, as far as the driver can tell. */
+	void (*memory_check)(int dev, int kind, uint64_t from, uint64_t ptr, int64_t size, ho_gpu_fault *);
+	/* Gives memory of a source back that no buffer has, on the stream. */
+	void (*memory_free)(int dev, int kind, uint64_t from, uint64_t ptr, int64_t size, uint64_t stream, uint64_t ctx,
+	                    ho_gpu_fault *);
 	/* Memory that stays somebody else's. */
 	void (*buffer_wrap)(uint64_t ptr, int64_t size, ho_gpu_made *, ho_gpu_fault *);
 	void (*buffer_used)(uint64_t key, int set, uint64_t stream, uint64_t ctx, ho_gpu_fault *);

@@ -37,6 +37,8 @@ void ho_go_gpu_hooks(void)
 		.pool_peer = hoGPUPoolPeer,
 		.buffer_new = hoGPUBufferNew,
 		.buffer_adopt = hoGPUBufferAdopt,
+		.memory_check = hoGPUMemoryCheck,
+		.memory_free = hoGPUMemoryFree,
 		.buffer_wrap = hoGPUBufferWrap,
 		.buffer_used = hoGPUBufferUsed,
 		.buffer_fill = hoGPUBufferFill,

@@ -184,8 +184,8 @@ static int kind_of(ho_PyObject *o)
 	static const char *const kinds[] = { "device", "pinned", "managed" };
 	const char *s = NULL;
 
-	if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyUnicode_Type)
-		s = ho_py.PyUnicode_AsUTF8AndSize(o, NULL);
+	if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyUnicode_Type && (s = ho_py.PyUnicode_AsUTF8AndSize(o, NULL)) == NULL)
+		ho_py.PyErr_Clear(); /* surrogates */
 	for (int i = 0; s != NULL && i < 3; i++)
 		if (strcmp(s, kinds[i]) == 0)
 			return i;
@@ -488,6 +488,11 @@ static ho_PyType_Slot device_slots[] = {
 static ho_PyType_Spec device_spec = {
 	"handoff._core._DeviceBase", (int)sizeof(ho_device_object), 0, HO_TPFLAGS_DEFAULT | HO_TPFLAGS_BASETYPE, device_slots,
 };
+
+ho_PyTypeObject *ho_memory_device_type(void)
+{
+	return device_base;
+}
 
 /* ---- Module ------------------------------------------------------------- */
 

@@ -93,7 +93,7 @@ class DeviceProperties(Mapping[str, int]):
     def __getattr__(self, name: str) -> int:
         """Return one attribute."""
         try:
-            return self._values[name]
+            return self.__dict__["_values"][name]  # type: ignore[no-any-return]  # not self._values: a copy is made empty
         except KeyError:
             raise AttributeError(f"the driver knows no device attribute {name!r}") from None
 
@@ -265,7 +265,11 @@ class Device(_core._DeviceBase):
         self._resource = None if plain else mr
 
     def _of_resource(self, size: int, stream: _StreamLike) -> Buffer:
-        return self.memory_resource.allocate(size, stream=stream)
+        mr = self.memory_resource
+        b = mr.allocate(size, stream=stream)
+        if not isinstance(b, Buffer):
+            raise _core.InvalidTypeError(f"{type(mr).__name__}.allocate returned no Buffer, but {b!r}")
+        return b
 
     def can_access_peer(self, peer: int | Device) -> bool:
         """Whether kernels on this device can reach memory of another."""
@@ -476,6 +480,8 @@ class Buffer(_core._Memory):
         if self.is_closed:
             return "<handoff.Buffer, closed>"
         kind = "managed" if self.is_managed else "pinned" if self.is_host_accessible else "device"
+        if not self.is_device_accessible:
+            kind = "host"
         return f"<handoff.Buffer of {self.size} bytes, {kind}, at {self.handle:#x}>"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, MutableSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from handoff import _core
 from handoff._core import Stream, StreamView
@@ -57,6 +58,10 @@ class MemoryResource:
         return False
 
 
+def _stream_or_legacy(stream: _StreamLike | None) -> _StreamLike:
+    return _core.LEGACY_DEFAULT_STREAM if stream is None else stream
+
+
 class _Source:
     """The number of a source in Go, given up with the last resource and buffer that need it."""
 
@@ -95,19 +100,23 @@ class _Resource(MemoryResource):
         return b
 
     def deallocate(self, ptr: int, size: int, *, stream: _StreamLike | None) -> None:
-        """Take memory of `allocate` back, in the order of the stream."""
-        if size > 0:
-            self._adopt(ptr, size, stream).close()
+        """Take memory from here back, in the order of the stream: memory that no Buffer has, which closes itself.
 
-    def _adopt(self, ptr: int, size: int, stream: _StreamLike | None) -> Buffer:
+        InvalidValueError if there is no such memory, or not of that size, as far as the driver knows.
+        """
+        _core._memory_free(*self._place_of(stream), ptr, size, _stream_or_legacy(stream))
+
+    def _adopt(self, ptr: Any, size: int, stream: _StreamLike | None) -> Buffer:
         """Take memory over that came from here: a buffer that gives it back."""
-        if stream is None:
-            stream = _core.LEGACY_DEFAULT_STREAM
-        kind, key = _KINDS.index(self._kind), 0 if self._source is None else self._source.key
-        device = 0 if self._device is None and stream == _core.LEGACY_DEFAULT_STREAM else self._home(stream)
-        b: _Sourced = _core._buffer_adopt(_Sourced, device, kind, key, ptr, size, stream)
+        b: _Sourced = _core._buffer_adopt(_Sourced, *self._place_of(stream), ptr, size, _stream_or_legacy(stream))
         b._resource = self
         return b
+
+    def _place_of(self, stream: _StreamLike | None) -> tuple[int, int, int]:
+        """The device, kind and source of memory that goes back on a stream."""
+        stream = _stream_or_legacy(stream)
+        device = 0 if self._device is None and stream == _core.LEGACY_DEFAULT_STREAM else self._home(stream)
+        return device, _KINDS.index(self._kind), 0 if self._source is None else self._source.key
 
     @property
     def device_id(self) -> int:
@@ -143,6 +152,22 @@ class _Resource(MemoryResource):
     def __hash__(self) -> int:
         """Hash kind and device."""
         return hash((self._kind, self._device, None if self._source is None else self._source.key))
+
+    def __copy__(self) -> Self:
+        """Return the resource itself: a copy would not be another pool."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the resource itself."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what has no options; the pool of one that has some is this process's."""
+        if self._source is not None:
+            raise _core.InvalidTypeError(
+                f"a {type(self).__name__} with options cannot be pickled: its memory is this process's"
+            )
+        return {name: value for name, value in self.__dict__.items() if name != "_shared"}
 
     def __repr__(self) -> str:
         """Return kind and device."""
@@ -307,6 +332,11 @@ class PeerAccess(MutableSet[Device]):
         d = x.device_id if isinstance(x, Device) else x
         return d if type(d) is int and 0 <= d < len(Device.get_all_devices()) else None
 
+    @classmethod
+    def _from_iterable(cls, it: Iterable[Any]) -> set[Any]:
+        """What &, |, - and ^ make: a set, which changes nothing."""
+        return set(it)
+
     def __contains__(self, x: object) -> bool:
         """Whether a device, or that of an ordinal, reaches the memory."""
         d = self._ordinal(x)
@@ -417,6 +447,10 @@ class LegacyPinnedMemoryResource(_Resource):
         """Allocate memory; without a stream it goes back in the order of the legacy default stream."""
         return super().allocate(size, stream=_core.LEGACY_DEFAULT_STREAM if stream is None else stream)
 
+    def deallocate(self, ptr: int, size: int, *, stream: _StreamLike | None = None) -> None:
+        """Take memory from here back, as the other resources do; without a stream on the legacy default stream."""
+        super().deallocate(ptr, size, stream=stream)
+
     def _home(self, stream: _StreamLike) -> int:
         return Device().device_id if stream is _core.LEGACY_DEFAULT_STREAM else super()._home(stream)
 
@@ -442,8 +476,10 @@ class ManagedMemoryResourceOptions:
             if where is None:
                 return None
             kind, where = ("host", None) if where == -1 else ("device", where)
-        if kind not in _PLACES:
+        if not isinstance(kind, str) or kind not in _PLACES:
             raise _core.InvalidValueError(f"preferred_location_type is one of {', '.join(_PLACES)}, not {kind!r}")
+        if where is not None and (isinstance(where, bool) or not hasattr(where, "__index__")):
+            raise _core.InvalidTypeError(f"preferred_location is an int or None, not {where!r}")
         if (kind == "host") != (where is None) or (where is not None and where < 0):
             raise _core.InvalidValueError(f"preferred_location {where!r} for the type {kind!r}")
         return kind, where
@@ -454,6 +490,15 @@ class ManagedMemoryResource(_Resource):
 
     _kind = "managed"
     _place: tuple[_Location, int | None] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """Allocate no more. Its buffers stay usable."""
+        self._closed = True
 
     def __init__(self, options: ManagedMemoryResourceOptions | Mapping[str, Any] | None = None) -> None:
         if options is None:
@@ -490,7 +535,9 @@ class _Claim:
 
     __slots__ = ("__weakref__", "ptr", "resource", "size", "stream", "used")
 
-    def __init__(self, resource: MemoryResource, ptr: int, size: int, stream: Any) -> None:
+    resource: MemoryResource | None
+
+    def __init__(self, resource: MemoryResource | None, ptr: int, size: int, stream: Any) -> None:
         self.resource, self.ptr, self.size, self.stream = resource, ptr, size, stream
         self.used: list[StreamView] = []
 
@@ -589,16 +636,15 @@ def from_handle(ptr: Any, size: int, mr: MemoryResource | None, owner: object, s
         raise _core.InvalidValueError("handoff: from_handle: mr takes the memory back, or owner keeps it, not both")
     if not isinstance(mr, MemoryResource):
         raise _core.InvalidTypeError(f"handoff: from_handle: mr is a MemoryResource, not {mr!r}")
+    if isinstance(size, bool) or not hasattr(size, "__index__"):
+        raise _core.InvalidTypeError(f"handoff: from_handle: the size is an int, not {size!r}")
+    size = operator.index(size)
     if isinstance(mr, _Resource) and size > 0:
         return mr._adopt(ptr, size, stream)
     on = None
     if mr.is_device_accessible:
         on = _placed(StreamView(_core.LEGACY_DEFAULT_STREAM if stream is None else stream))
-    claim = _Claim(mr, int(ptr), size, on)
-    try:
-        b = _core._buffer_wrap(_Imported, ptr, size, claim)
-    except BaseException:
-        claim.resource = None  # type: ignore[assignment]  # the memory stays the caller's
-        raise
-    b._keep = claim
+    claim = _Claim(None, 0, size, on)  # until here the memory stays the caller's
+    b = _core._buffer_wrap(_Imported, ptr, size, claim)
+    b._keep, claim.ptr, claim.resource = claim, b.handle, mr
     return b
