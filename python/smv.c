@@ -362,7 +362,6 @@ static ho_PyObject *from_buffer(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 
 /* ---- Methods ------------------------------------------------------------ */
 
-/* (shape, strides or None), or an object with shape and strides. */
 /* An int attribute of a layout, if it has that. 1, 0 without one, or -1. */
 static int layout_attr(ho_PyObject *o, const char *name, int64_t *out)
 {
@@ -393,6 +392,25 @@ static int take_offset(ho_PyObject *o, int64_t itemsize, int64_t *offset)
 	                                   (long long)size, (long long)itemsize);
 }
 
+/* Whether an object is an array of another library, whose strides count bytes. */
+static int is_foreign_array(ho_PyObject *o)
+{
+	static const char *const names[] = { "__array_interface__", "__cuda_array_interface__" };
+
+	if (HO_TYPE(o) == ho_view_type || HO_TYPE(o) == ho_array_type)
+		return 0;
+	int found = ho_py.PyObject_CheckBuffer(o);
+	for (size_t i = 0; !found && i < sizeof names / sizeof names[0]; i++) {
+		ho_PyObject *a = ho_py.PyObject_GetAttrString((ho_PyObject *)HO_TYPE(o), names[i]);
+		if (a == NULL)
+			ho_py.PyErr_Clear();
+		ho_xdecref(a);
+		found = a != NULL;
+	}
+	return found;
+}
+
+/* (shape, strides or None), or an object with shape and strides. */
 static int take_layout(ho_PyObject *o, int64_t itemsize, int64_t *shape, int64_t *strides, int32_t *ndim, int64_t *offset)
 {
 	ho_PyObject *s = NULL, *t = NULL;
@@ -405,6 +423,10 @@ static int take_layout(ho_PyObject *o, int64_t itemsize, int64_t *shape, int64_t
 		s = ho_newref(ho_py.PyTuple_GetItem(o, 0));
 		t = ho_newref(ho_py.PyTuple_GetItem(o, 1));
 	} else {
+		if (is_foreign_array(o))
+			return ho_raise(HO_X_TYPE, 0, "view",
+			                "the strides of an array count bytes: give a StridedLayout, a pair (shape, strides in "
+			                "elements), or a view of the array");
 		s = ho_py.PyObject_GetAttr(o, ho_names.shape);
 		t = s != NULL ? ho_py.PyObject_GetAttr(o, ho_names.strides) : NULL;
 		if (t == NULL) {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from types import EllipsisType
 from typing import Any, Literal, TypeAlias
 
-from handoff._core import InvalidValueError, LayoutError, StridedMemoryView
+from handoff._core import Array, InvalidTypeError, InvalidValueError, LayoutError, StridedMemoryView
 
 Order: TypeAlias = Literal["C", "F", "K"] | Sequence[int]
 Index: TypeAlias = int | slice | EllipsisType
@@ -21,7 +22,20 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def _int(what: str, value: Any) -> int:
+    if not hasattr(value, "__index__"):
+        raise InvalidTypeError(f"{what} is an int, not {value!r}")
+    return operator.index(value)
+
+
+def _ints(what: str, values: Any) -> tuple[int, ...]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidTypeError(f"a sequence of ints is needed, each {what}, not {values!r}")
+    return tuple(_int(what, v) for v in values)
+
+
 def _axis(axis: int, ndim: int) -> int:
+    axis = _int("an axis", axis)
     if not -ndim <= axis < ndim:
         raise InvalidValueError(f"axis {axis} of {ndim}")
     return axis % ndim
@@ -46,12 +60,12 @@ class StridedLayout:
         self, shape: Sequence[int], strides: Sequence[int] | None, itemsize: int, divide_strides: bool = False
     ) -> None:
         """Describe a layout; without strides in C order, with divide_strides they are in bytes."""
-        shape = tuple(int(n) for n in shape)
+        shape, itemsize = _ints("an extent", shape), _int("an item size", itemsize)
         if any(n < 0 for n in shape) or len(shape) > 64:
             raise InvalidValueError(f"shape {shape}: at most 64 extents of 0 or more")
         if itemsize <= 0:
             raise InvalidValueError(f"an item of {itemsize} bytes")
-        strides = _row_major(shape) if strides is None else tuple(int(s) for s in strides)
+        strides = _row_major(shape) if strides is None else _ints("a stride", strides)
         if len(strides) != len(shape):
             raise InvalidValueError(f"{len(strides)} strides for {len(shape)} dimensions")
         if divide_strides:
@@ -70,29 +84,39 @@ class StridedLayout:
     @classmethod
     def dense(cls, shape: Sequence[int], itemsize: int, stride_order: Order = "C") -> StridedLayout:
         """Return a layout without gaps, in C or Fortran order, or axes as named from the largest stride."""
+        shape = _ints("an extent", shape)
         n = len(shape)
-        if stride_order in ("C", "K"):
-            order: list[int] = list(range(n))
-        elif stride_order == "F":
-            order = list(reversed(range(n)))
+        order = list(range(n))
+        if isinstance(stride_order, str):
+            if stride_order not in ("C", "F", "K"):
+                raise InvalidValueError(f"the order of strides is 'C', 'F', 'K' or axes, not {stride_order!r}")
+            if stride_order == "F":
+                order.reverse()
         else:
-            order = [_axis(int(a), n) for a in stride_order]
+            order = [_axis(a, n) for a in _ints("an axis", stride_order)]
             if sorted(order) != list(range(n)):
                 raise InvalidValueError(f"{tuple(stride_order)} does not name each of {n} axes once")
         strides, step = [0] * n, 1
         for a in reversed(order):
             strides[a] = step
-            step *= max(int(shape[a]), 1)
+            step *= max(shape[a], 1)
         return cls(shape, strides, itemsize)
 
     @classmethod
     def dense_like(cls, other: StridedLayout, stride_order: Order = "K") -> StridedLayout:
         """Return a layout without gaps for the shape of another; "K" keeps its order of axes."""
-        return cls.dense(other._shape, other._itemsize, other.stride_order if stride_order == "K" else stride_order)
+        if not isinstance(other, StridedLayout):
+            raise InvalidTypeError(f"a StridedLayout is needed, not {other!r}")
+        kept = isinstance(stride_order, str) and stride_order == "K"
+        return cls.dense(other._shape, other._itemsize, other.stride_order if kept else stride_order)
 
     @classmethod
-    def of(cls, view: StridedMemoryView) -> StridedLayout:
+    def of(cls, view: StridedMemoryView | Array) -> StridedLayout:
         """Return the layout of a view."""
+        if not isinstance(view, (Array, StridedMemoryView)):
+            raise InvalidTypeError(
+                f"a StridedMemoryView or an Array is needed, not {view!r}: its strides count elements"
+            )
         return cls(view.shape, view.strides, view.itemsize)
 
     # ---- What it is ---------------------------------------------------------
@@ -214,7 +238,7 @@ class StridedLayout:
 
     def permuted(self, axes: Sequence[int]) -> StridedLayout:
         """Return the layout with its axes in another order."""
-        order = [_axis(a, self.ndim) for a in axes]
+        order = [_axis(a, self.ndim) for a in _ints("an axis", axes)]
         if sorted(order) != list(range(self.ndim)):
             raise InvalidValueError(f"{tuple(axes)} does not name each of {self.ndim} axes once")
         shape, strides = [self._shape[a] for a in order], [self._strides[a] for a in order]
@@ -228,7 +252,7 @@ class StridedLayout:
 
     def unsqueezed(self, axes: int | Sequence[int]) -> StridedLayout:
         """Return the layout with axes of extent 1 where the result is to have them."""
-        new = [axes] if isinstance(axes, int) else list(axes)
+        new = list(_ints("an axis", axes)) if isinstance(axes, Iterable) else [_int("an axis", axes)]
         n = self.ndim + len(new)
         at = {_axis(a, n) for a in new}
         if len(at) != len(new):
@@ -243,6 +267,7 @@ class StridedLayout:
 
     def broadcast_to(self, shape: Sequence[int]) -> StridedLayout:
         """Return the layout repeated to a larger shape, by strides of 0."""
+        shape = _ints("an extent", shape)
         extra = len(shape) - self.ndim
         strides = [0] * len(shape)
         if extra < 0:
@@ -262,6 +287,8 @@ class StridedLayout:
         if self.ndim == 0:
             return self.reshaped((1,))
         first, last = _axis(start_axis, self.ndim), _axis(end_axis, self.ndim)
+        if first > last:
+            raise InvalidValueError(f"the axes from {start_axis} to {end_axis} are none")
         size = math.prod(self._shape[first : last + 1])
         return self.reshaped((*self._shape[:first], size, *self._shape[last + 1 :]))
 
@@ -270,7 +297,7 @@ class StridedLayout:
 
         LayoutError if that needs a copy.
         """
-        new = [int(n) for n in shape]
+        new = list(_ints("an extent", shape))
         if new.count(-1) > 1:
             raise InvalidValueError("more than one extent is -1")
         if -1 in new:
@@ -306,7 +333,8 @@ class StridedLayout:
 
     def max_compatible_itemsize(self, max_itemsize: int, data_ptr: int = 0, axis: int = -1) -> int:
         """Return the largest power of 2 that the items of a dense axis can be taken together as."""
-        size = max_itemsize
+        size = _int("an item size", max_itemsize)
+        size = 1 << size.bit_length() - 1 if size > 0 else 0
         while size > self._itemsize:
             try:
                 self.repacked(size, data_ptr, axis)
@@ -318,6 +346,9 @@ class StridedLayout:
 
     def repacked(self, itemsize: int, data_ptr: int = 0, axis: int = -1) -> StridedLayout:
         """Return the layout of the same bytes as items of another size, along a dense axis."""
+        itemsize, data_ptr = _int("an item size", itemsize), _int("an address", data_ptr)
+        if itemsize <= 0:
+            raise InvalidValueError(f"an item of {itemsize} bytes")
         a = _axis(axis, self.ndim)
         old = self._itemsize
         wrong = self._shape[a] * old % itemsize or data_ptr % itemsize or self.slice_offset_in_bytes % itemsize
@@ -337,7 +368,7 @@ class StridedLayout:
         if sum(i is ... for i in items) > 1 or given > self.ndim:
             raise InvalidValueError(f"{given} indices for {self.ndim} axes")
         full: list[int | slice] = []
-        for i in items if ... in items else (*items, ...):
+        for i in items if any(i is ... for i in items) else (*items, ...):
             full += [slice(None)] * (self.ndim - given) if isinstance(i, EllipsisType) else [i]
         shape, strides, offset = [], [], self._offset
         for i, n, s in zip(full, self._shape, self._strides, strict=True):
@@ -348,6 +379,7 @@ class StridedLayout:
                 shape.append(extent)
                 strides.append(s * step)
             else:
+                i = _int("an index", i)
                 if not -n <= i < n:
                     raise InvalidValueError(f"index {i} of {n}")
                 offset += i % n * s

@@ -159,3 +159,59 @@ def test_views_take_layouts() -> None:
     part = StridedLayout._make((4,), (1,), 2, 2**70)
     with pytest.raises(handoff.Error):
         v.view(layout=part)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StridedLayout((2.7,), None, 4),  # type: ignore[list-item]
+        lambda: StridedLayout("12", None, 4),  # type: ignore[arg-type]
+        lambda: StridedLayout(3, None, 4),  # type: ignore[arg-type]
+        lambda: StridedLayout((2,), (1.5,), 4),  # type: ignore[list-item]
+        lambda: StridedLayout((2,), None, 4.0),  # type: ignore[arg-type]
+        lambda: StridedLayout((2,), None, float("nan")),  # type: ignore[arg-type]
+        lambda: StridedLayout.dense((2, 3), 4, (0.0, 1.0)),  # type: ignore[arg-type]
+        lambda: StridedLayout.dense({"x": 1}, 4),  # type: ignore[arg-type]
+        lambda: StridedLayout.dense_like(np.zeros(3)),  # type: ignore[arg-type]
+        lambda: StridedLayout.of(np.zeros(3)),  # type: ignore[arg-type]
+        lambda: StridedLayout((2, 3), None, 4).flattened(0.5),  # type: ignore[arg-type]
+        lambda: StridedLayout((2, 3), None, 4).permuted((None, 0)),  # type: ignore[arg-type]
+        lambda: StridedLayout((2, 3), None, 4).unsqueezed("0"),  # type: ignore[arg-type]
+        lambda: StridedLayout((6,), None, 4).reshaped((2.0, 3)),  # type: ignore[list-item]
+        lambda: StridedLayout((1,), None, 4).broadcast_to((2.5,)),  # type: ignore[list-item]
+        lambda: StridedLayout((2, 3), None, 4).repacked(1.5),  # type: ignore[arg-type]
+        lambda: StridedLayout((2, 3), None, 4).repacked(4, None),  # type: ignore[arg-type]
+        lambda: StridedLayout((2, 3), None, 4).max_compatible_itemsize(8.0),  # type: ignore[arg-type]
+        lambda: StridedLayout((2, 3), None, 4)[1.5],  # type: ignore[index]
+        lambda: StridedLayout((2, 3), None, 4)["x"],  # type: ignore[index]
+    ],
+)
+def test_what_is_no_int(make: Any) -> None:
+    with pytest.raises(handoff.InvalidTypeError):
+        make()
+
+
+def test_wrong_values() -> None:
+    layout = StridedLayout((2, 3, 4), None, 4)
+    for make in (
+        lambda: layout.repacked(0),
+        lambda: layout.repacked(-4),
+        lambda: layout.flattened(2, 0),
+        lambda: StridedLayout.dense((2, 3), 4, "X"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(handoff.InvalidValueError):
+            make()
+    assert StridedLayout((12,), None, 4).max_compatible_itemsize(24) == 16, "a power of 2"
+    assert layout.max_compatible_itemsize(0) == layout.max_compatible_itemsize(-1) == 4
+    assert StridedLayout(np.array([2, 3]), np.array([3, 1]), np.int64(4)) == StridedLayout((2, 3), None, 4)  # type: ignore[arg-type]
+    assert StridedLayout.dense((2, 3), 4, np.array([1, 0])) == StridedLayout.dense((2, 3), 4, "F")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("array", [np.arange(8.0)[::2], memoryview(b"abcd"), np.float64(1)])
+def test_arrays_are_no_layouts(array: Any) -> None:
+    """Their strides count bytes, those of a layout elements."""
+    view = StridedMemoryView.from_buffer(bytearray(64), (64,), dtype="int8")
+    with pytest.raises(handoff.InvalidTypeError, match="count bytes"):
+        view.view(array)
+    same_shape = StridedMemoryView.from_any_interface(array)
+    assert view.view(same_shape).strides == same_shape.strides
