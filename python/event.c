@@ -1,6 +1,7 @@
 /* handoff.Event: a mark in a stream. */
 #include "gpu.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,6 +10,7 @@ typedef struct ho_event_object {
 	ho_event handle;
 	ho_context ctx;
 	uint64_t key;   /* of Go; 0: given back */
+	ho_PyObject *weak; /* weak references */
 	uint32_t holds; /* uses of the handle that outlast close() */
 	int8_t timing, blocking, shared, recorded, closed;
 } ho_event_object;
@@ -166,6 +168,8 @@ static void dealloc(ho_PyObject *self)
 	ho_gpu_fault f = { 0 };
 	ho_PyObject *kind, *value, *trace;
 
+	if (HO_UNLIKELY(((ho_event_object *)self)->weak != NULL))
+		ho_py.PyObject_ClearWeakRefs(self);
 	ho_py.PyErr_Fetch(&kind, &value, &trace);
 	close_event((ho_event_object *)self, &f);
 	free(f.text);
@@ -341,7 +345,10 @@ static ho_PyGetSetDef getset[] = {
 	{ NULL, NULL, NULL, NULL, NULL },
 };
 
+static ho_PyMemberDef members[] = { HO_WEAKLIST(ho_event_object, weak), { NULL, 0, 0, 0, NULL } };
+
 static ho_PyType_Slot slots[] = {
+	{ HO_tp_members, members },
 	{ HO_tp_dealloc, (void *)dealloc },
 	{ HO_tp_repr, (void *)repr },
 	{ HO_tp_richcompare, (void *)compare },

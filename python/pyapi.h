@@ -57,6 +57,18 @@ typedef struct ho_PyGetSetDef {
 	void *closure;
 } ho_PyGetSetDef;
 
+typedef struct ho_PyMemberDef {
+	const char *name;
+	int type;
+	ho_ssize offset;
+	int flags;
+	const char *doc;
+} ho_PyMemberDef;
+
+/* The member of a type by which its objects can be referred to weakly: the place of their list. */
+#define HO_WEAKLIST(type, field) \
+	{ "__weaklistoffset__", 19 /* T_PYSSIZET */, (ho_ssize)offsetof(type, field), 1 /* READONLY */, NULL }
+
 typedef struct ho_PyModuleDef_Base {
 	ho_PyObject ob_base;
 	ho_PyObject *(*m_init)(void);
@@ -206,6 +218,7 @@ enum {
 	X(void, PyObject_GC_UnTrack, (void *)) \
 	X(void, PyObject_GC_Track, (void *)) \
 	X(ho_PyObject *, PyObject_Init, (ho_PyObject *, ho_PyTypeObject *)) \
+	X(void, PyObject_ClearWeakRefs, (ho_PyObject *)) \
 	X(ho_PyObject *, PyObject_GetAttr, (ho_PyObject *, ho_PyObject *)) \
 	X(ho_PyObject *, PyObject_GetAttrString, (ho_PyObject *, const char *)) \
 	X(int, PyObject_SetAttrString, (ho_PyObject *, const char *, ho_PyObject *)) \

@@ -3,6 +3,7 @@
 #include "gpu.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ typedef struct ho_stream_object {
 	uint64_t key;          /* of Go, for a stream that we made; 0: borrowed */
 	pthread_t thread;      /* whose per-thread default stream it is */
 	ho_PyObject *exporter; /* keeps the stream alive; NULL: nothing does */
+	ho_PyObject *weak;     /* weak references */
 	int32_t device;        /* -1: not asked yet */
 	uint32_t holds;        /* uses of the handle that outlast close() */
 	int8_t kind;
@@ -680,6 +682,8 @@ static void dealloc(ho_PyObject *self)
 
 	ho_py.PyObject_GC_UnTrack(self);
 	ho_stream_object *s = (ho_stream_object *)self;
+	if (HO_UNLIKELY(s->weak != NULL))
+		ho_py.PyObject_ClearWeakRefs(self);
 	if (s->key != 0 || s->exporter != NULL) {
 		ho_py.PyErr_Fetch(&kind, &value, &trace);
 		close_stream(s, &f);
@@ -976,7 +980,13 @@ static ho_PyObject *record(ho_PyObject *self, ho_PyObject *const *args, ho_ssize
 	if (event_name == NULL && ((event_name = ho_py.PyUnicode_InternFromString("event")) == NULL ||
 	                           (options_name = ho_py.PyUnicode_InternFromString("options")) == NULL))
 		return NULL;
-	if (ho_parse("record", args, n, kwnames, params, 2, 2, 0, a) != 0 || begin(self, "record", &ref) == NULL)
+	if (ho_parse("record", args, n, kwnames, params, 2, 2, 0, a) != 0)
+		return NULL;
+	if (a[0] != NULL && a[0] != HO_NONE && a[1] != NULL && a[1] != HO_NONE) {
+		ho_raise(HO_X_VALUE, 0, "record", "options are for a new event, not for one that exists");
+		return NULL;
+	}
+	if (begin(self, "record", &ref) == NULL)
 		return NULL;
 	ho_stream_hold(self);
 	ho_PyObject *event = ho_event_record(a[0] == HO_NONE ? NULL : a[0], a[1] == HO_NONE ? NULL : a[1], &ref);
@@ -1071,11 +1081,13 @@ static ho_PyGetSetDef getset[] = {
 	{ NULL, NULL, NULL, NULL, NULL },
 };
 
+static ho_PyMemberDef members[] = { HO_WEAKLIST(ho_stream_object, weak), { NULL, 0, 0, 0, NULL } };
+
 #define SLOTS(new, method_table, doc) \
 	{ HO_tp_dealloc, (void *)dealloc }, { HO_tp_traverse, (void *)traverse }, { HO_tp_repr, (void *)repr }, \
 	{ HO_tp_richcompare, (void *)compare }, { HO_tp_hash, (void *)hash }, { HO_nb_int, (void *)to_int }, \
-	{ HO_tp_methods, method_table }, { HO_tp_getset, getset }, { HO_tp_doc, (void *)doc }, { new, (void *)view_new }, \
-	{ 0, NULL }
+	{ HO_tp_methods, method_table }, { HO_tp_getset, getset }, { HO_tp_doc, (void *)doc }, \
+	{ HO_tp_members, members }, { new, (void *)view_new }, { 0, NULL }
 
 static ho_PyType_Slot view_slots[] = { SLOTS(
 	HO_tp_new, view_methods,

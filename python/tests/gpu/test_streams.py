@@ -753,6 +753,31 @@ def test_fork(device: Device, stream: Any) -> None:
     stream.sync()
 
 
+def test_record_with_an_event_and_options(device: Device, stream: Any) -> None:
+    e = device.create_event()
+    with pytest.raises(handoff.InvalidValueError, match="new event"):
+        stream.record(e, {"timing_enabled": True})
+    assert stream.record(e, None) is e
+    assert stream.record(None, {"timing_enabled": True}).is_timing_enabled
+
+
+def test_weak_references(device: Device) -> None:
+    gone: list[Any] = []
+    s, e = device.create_stream(), device.create_event()
+    v = StreamView(s)
+    names = weakref.WeakKeyDictionary({s: "s"})
+    refs = [weakref.ref(o, gone.append) for o in (s, e, v)]
+    assert [r() for r in refs] == [s, e, v]
+    s.close()
+    assert names[s] == "s"
+    del s, e, v
+    gc.collect()
+    assert [r() for r in refs] == [None] * 3
+    assert len(gone) == 3
+    assert len(names) == 0
+    assert weakref.ref(handoff.LEGACY_DEFAULT_STREAM)() is handoff.LEGACY_DEFAULT_STREAM
+
+
 @pytest.mark.skipif(real_gpu(), reason="the program asks for the software device")
 @pytest.mark.parametrize("before", ["", "none"])
 def test_the_environment_is_that_of_now(before: str) -> None:
