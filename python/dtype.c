@@ -485,8 +485,9 @@ int ho_dtype_from_object(ho_PyObject *o, DLDataType *out, int64_t *itemsize, int
 	if (HO_TYPE(o) == (ho_PyTypeObject *)ho_py.PyUnicode_Type) {
 		const char *s = ho_py.PyUnicode_AsUTF8AndSize(o, NULL);
 		if (s == NULL)
-			return -1;
-		r = from_text(s, out, itemsize, padded);
+			ho_py.PyErr_Clear(); /* surrogates */
+		else
+			r = from_text(s, out, itemsize, padded);
 	} else if (o == ho_py.PyFloat_Type) {
 		r = from_text("float64", out, itemsize, padded);
 	} else if (o == ho_py.PyLong_Type) {

@@ -127,6 +127,7 @@ def copy_batch(
     for name, given in (("srcs", srcs), ("dsts", dsts)):
         if not isinstance(given, Sequence) or isinstance(given, (str, bytes, bytearray, memoryview)):
             raise _core.InvalidTypeError(f"handoff: {op}: {name} is a sequence of buffers, not {given!r}")
+    srcs, dsts = list(srcs), list(dsts)  # which stay as they are
     n = len(srcs)
     if len(dsts) != n:
         raise _core.InvalidValueError(f"handoff: {op}: {n} sources and {len(dsts)} destinations")

@@ -229,3 +229,9 @@ def test_shared_with_numpy() -> None:
         n[1, 2] += 1
     assert a[1, 2] == 3.0
     assert a.tolist() == [[0, 0, 0], [0, 0, 3]]
+
+
+def test_dtypes_that_no_text_is() -> None:
+    for make in (lambda: handoff.Array.zeros(2, "\udc80"), lambda: handoff.Array.full(2, 1, "\udc80")):
+        with pytest.raises(handoff.InvalidTypeError, match="not an element type"):
+            make()

@@ -399,3 +399,14 @@ def test_blocking_is_asked_for_its_truth(device: Device, stream: Any) -> None:
     view = StridedMemoryView.from_buffer(b, (N,), dtype="uint8")
     with pytest.raises(ZeroDivisionError):
         view.copy_to(handoff.Array.zeros((N,), "uint8"), stream, blocking=Neither())  # type: ignore[arg-type]
+
+
+def test_a_sequence_that_lies_about_its_length(device: Device, stream: Any) -> None:
+    class Longer(list[Any]):
+        def __len__(self) -> int:
+            return 7
+
+    copy_batch(stream, Longer(blocks(device, stream, 2, first=3)), to := Longer(blocks(device, stream, 2)))
+    assert [read(StridedMemoryView.from_buffer(b, (N,), dtype="uint8"), stream)[0] for b in to] == [3, 4]
+    with pytest.raises(handoff.InvalidValueError, match="2 sources and 1 destinations"):
+        copy_batch(stream, Longer(blocks(device, stream, 2)), Longer(blocks(device, stream, 1)))
