@@ -586,6 +586,7 @@ func TestDefer(t *testing.T) {
 
 // TestDeferKeepsTheStream: a stream that was closed, or forgotten, meanwhile.
 func TestDeferKeepsTheStream(t *testing.T) {
+	testdriver.HoldUp(t)
 	d := open(t, 0)
 	s, err := d.NewStream(nil)
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-handoff/handoff/device"
 	"github.com/go-handoff/handoff/device/driver"
+	"github.com/go-handoff/handoff/internal/testdriver"
 	"github.com/go-handoff/handoff/launch"
 )
 
@@ -164,6 +165,7 @@ func TestCloseDuringLaunches(t *testing.T) {
 // count neither: each either runs or says what is closed, and all of it is given
 // back in the end, by whoever was the last.
 func TestCloseDuringPlainLaunches(t *testing.T) {
+	testdriver.HoldUp(t)
 	code, dev := testCode(t), openDevice(t)
 	require.NoError(t, device.Flush(t.Context()))
 	before, loaded := device.Stats().Streams, launch.Stats().Kernels

@@ -127,6 +127,7 @@ func TestGraphOfEveryNode(t *testing.T) {
 }
 
 func TestGraphKeepsWhatItUses(t *testing.T) { // B147, B151, B357: children keep what they need, in any order of closing
+	testdriver.HoldUp(t)
 	nothingHeld(t)
 	s := newStream(t, 0)
 	code := testCode(t)
@@ -169,6 +170,7 @@ func TestGraphKeepsWhatItUses(t *testing.T) { // B147, B151, B357: children keep
 }
 
 func TestGraphExecKeepsItsStream(t *testing.T) {
+	testdriver.HoldUp(t)
 	nothingHeld(t)
 	s := newStream(t, 0)
 	g := newGraph(t, s)

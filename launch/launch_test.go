@@ -51,6 +51,7 @@ func TestLaunch(t *testing.T) {
 }
 
 func TestLaunchOnForeignStream(t *testing.T) {
+	testdriver.HoldUp(t)
 	d, ctx := testdriver.Context(t, 0)
 	foreign := testdriver.Stream(t, d, ctx)
 	k := kernel(t, "add")
@@ -452,6 +453,7 @@ func TestClosedThings(t *testing.T) {
 }
 
 func TestBufferClosedAfterLaunch(t *testing.T) { // B159: freed after the work of the stream it was used on
+	testdriver.HoldUp(t)
 	k, s, other := kernel(t, "add"), newStream(t, 0), newStream(t, 0)
 	b, err := s.Device().Allocate(4, s)
 	require.NoError(t, err)

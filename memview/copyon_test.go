@@ -367,6 +367,7 @@ func TestCopyOnOrder(t *testing.T) {
 	s := newStream(t, d)
 	for _, kind := range []string{"go", "pinned", "device"} {
 		t.Run("B220 B355 "+kind, func(t *testing.T) {
+			testdriver.HoldUp(t)
 			src := newArea(t, kind, 4096, s)
 			mid := newArea(t, "device", 4096, s)
 			out := newArea(t, "go", 4096, s)
@@ -394,6 +395,7 @@ func TestCopyOnOrder(t *testing.T) {
 		})
 	}
 	t.Run("host memory is read in the order of the stream", func(t *testing.T) {
+		testdriver.HoldUp(t)
 		a, b := newArea(t, "device", 4096, s), newArea(t, "device", 4096, s)
 		host := newArea(t, "go", 4096, s)
 		v, vm := a.view(t, dlpack.Float32, ints(64), ints(2), 0)
@@ -410,6 +412,7 @@ func TestCopyOnOrder(t *testing.T) {
 		require.True(t, bytes.Equal(b.want, b.get(t, s)))
 	})
 	t.Run("B151 lent host memory is kept by the copy", func(t *testing.T) {
+		testdriver.HoldUp(t)
 		l := &lender{}
 		dst := newArea(t, "device", 256, s)
 		v, _ := dst.view(t, dlpack.Float32, ints(8), nil, 0)
@@ -550,6 +553,7 @@ func TestCopyOnMany(t *testing.T) {
 // TestCopyOnGoMemory copies between slices and a device, both ways, while the
 // collector runs.
 func TestCopyOnGoMemory(t *testing.T) {
+	testdriver.HoldUp(t)
 	d := openDevice(t, 0)
 	s := newStream(t, d)
 	buf := allocate(t, memoryOf(t, d), 4*300*200, s)
@@ -673,6 +677,7 @@ func TestCopyOnKeeps(t *testing.T) {
 		require.NoError(t, drv.MemHostUnregister(ctx, addr+uintptr(skip)*4).Err())
 	})
 	t.Run("a tensor of the host", func(t *testing.T) {
+		testdriver.HoldUp(t)
 		if !driver.Available {
 			t.Skip("exports need cgo")
 		}

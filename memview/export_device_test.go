@@ -164,6 +164,7 @@ func TestExportCopies(t *testing.T) {
 		same(t, ask(t, u, dlpack.Request{Device: dlpack.CPU, MaxVersion: abi}))
 	})
 	t.Run("R150 R153 copy on the device", func(t *testing.T) {
+		testdriver.HoldUp(t)
 		theirs := newStream(t, d)
 		open := block(t, s)
 		m := ask(t, v, dlpack.Request{Stream: on(theirs), MaxVersion: abi, Copy: dlpack.CopyAlways})
