@@ -635,7 +635,7 @@ func gpuCopy(dst, src uintptr, dstRef, srcRef ownerRef, handle, ctx uint64, padd
 	}
 	err = memview.CopyOn(d, s, ds.View())
 	if wait && err == nil {
-		err = ds.Synchronize(context.Background())
+		err = gpuFinish(ds)
 	}
 	// The memory stays until the copy is done.
 	for _, v := range []memview.StridedMemoryView{d, s} {
@@ -656,11 +656,20 @@ func gpuGiveUp(v memview.StridedMemoryView, s *device.Stream) error {
 	case errors.Is(err, device.ErrSticky): // nothing runs any more
 		return errors.Join(err, v.Release())
 	default:
-		if s.Synchronize(context.Background()) != nil {
+		if gpuFinish(s) != nil {
 			return err // kept, as it may be in use
 		}
 	}
 	return v.Release()
+}
+
+// gpuFinish waits for the work of s; where somebody closed s meanwhile, for that of its context.
+func gpuFinish(s *device.Stream) error {
+	err := s.Synchronize(context.Background())
+	if errors.Is(err, device.ErrClosed) {
+		err = s.Context().Synchronize(context.Background())
+	}
+	return err
 }
 
 func gpuReleaseLater(s stream.StreamView, ref ownerRef) error {

@@ -904,10 +904,59 @@ static ho_PyObject *sync(ho_PyObject *self, ho_PyObject *unused)
 	return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 }
 
+static const char wait_op[] = "wait";
+
+/* wait(event), while both are held. 0 or -1. */
+static int wait_for_event(ho_stream_ref *me, ho_PyObject *event)
+{
+	ho_driver *d = NULL;
+	ho_result st;
+	ho_event e;
+
+	if (ho_event_handle(event, &e) != 0)
+		return -1;
+	ho_event_hold(event);
+	int r = ho_stream_place(wait_op, -1, me) == 0 && (d = ho_gpu()) != NULL ? 0 : -1;
+	if (r == 0) {
+		HO_UNLOCKED(st = ho_call_cuStreamWaitEvent(&d->t, (ho_context)me->ctx, (ho_stream)me->handle, e, 0));
+		r = ho_gpu_check(wait_op, -1, st);
+	}
+	ho_event_unhold(event);
+	return r;
+}
+
+/* wait(stream), while *me is held. 0 or -1. */
+static int wait_for_stream(ho_stream_ref *me, ho_PyObject *other)
+{
+	ho_stream_ref it;
+	int r = -1;
+
+	if (ho_stream_need(other, wait_op, &it) != 0)
+		return -1;
+	ho_stream_ref_hold(&it);
+	/* Created streams know where they are; default streams take the other's
+	 * place if that is known, else the thread's current context. */
+	if (me->handle <= PER_THREAD && me->ctx == 0 && it.handle > PER_THREAD) {
+		if (ho_stream_place(wait_op, -1, &it) != 0)
+			goto done;
+		me->ctx = it.ctx;
+	} else if (it.handle <= PER_THREAD && it.ctx == 0 && me->handle > PER_THREAD) {
+		if (ho_stream_place(wait_op, -1, me) != 0)
+			goto done;
+		it.ctx = me->ctx;
+	} else if (ho_stream_place(wait_op, -1, me) != 0 || ho_stream_place(wait_op, -1, &it) != 0) {
+		goto done;
+	}
+	r = ho_stream_order(wait_op, -1, &it, me);
+done:
+	ho_stream_ref_unhold(&it);
+	return r;
+}
+
 static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 {
-	static const char op[] = "wait";
-	ho_stream_ref me, it;
+	static const char *const op = wait_op;
+	ho_stream_ref me;
 
 	/* Two created streams whose places are known, as from the second time on:
 	 * nothing is looked up, and nothing of Go is entered. */
@@ -934,39 +983,13 @@ static ho_PyObject *wait_for(ho_PyObject *self, ho_PyObject *other)
 		ho_stream_unhold(other);
 		return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
 	}
+	/* From here on other code may run, of a foreign stream object or of other
+	 * threads, which may close what is given. */
 	if (take_ours(self, op, &me) != 0)
 		return NULL;
-	if (HO_TYPE(other) == ho_event_type) {
-		ho_event e;
-		ho_result st;
-		ho_driver *d;
-		if (ho_event_handle(other, &e) != 0 || ho_stream_place(op, -1, &me) != 0 || (d = ho_gpu()) == NULL)
-			return NULL;
-		ho_event_hold(other);
-		HO_HELD(stream, self, st = ho_call_cuStreamWaitEvent(&d->t, (ho_context)me.ctx, (ho_stream)me.handle, e, 0));
-		ho_event_unhold(other);
-		return ho_gpu_check(op, -1, st) == 0 ? ho_newref(HO_NONE) : NULL;
-	}
-	if (ho_stream_need(other, op, &it) != 0)
-		return NULL;
-	/* Created streams know where they are; default streams take the other's
-	 * place if that is known, else the thread's current context. */
-	if (me.handle <= PER_THREAD && me.ctx == 0 && it.handle > PER_THREAD) {
-		if (ho_stream_place(op, -1, &it) != 0)
-			return NULL;
-		me.ctx = it.ctx;
-	} else if (it.handle <= PER_THREAD && it.ctx == 0 && me.handle > PER_THREAD) {
-		if (ho_stream_place(op, -1, &me) != 0)
-			return NULL;
-		it.ctx = me.ctx;
-	} else if (ho_stream_place(op, -1, &me) != 0 || ho_stream_place(op, -1, &it) != 0) {
-		return NULL;
-	}
 	ho_stream_hold(self);
-	ho_stream_ref_hold(&it);
-	int r = ho_stream_order(op, -1, &it, &me);
+	int r = HO_TYPE(other) == ho_event_type ? wait_for_event(&me, other) : wait_for_stream(&me, other);
 	ho_stream_unhold(self);
-	ho_stream_ref_unhold(&it);
 	return r == 0 ? ho_newref(HO_NONE) : NULL;
 }
 

@@ -761,6 +761,51 @@ def test_record_with_an_event_and_options(device: Device, stream: Any) -> None:
     assert stream.record(None, {"timing_enabled": True}).is_timing_enabled
 
 
+def test_a_stream_that_is_closed_by_the_one_it_waits_for(device: Device, stream: Any) -> None:
+    """What is given for a stream may be any code: close() waits until nobody uses the handle."""
+
+    class Closes:
+        def __cuda_stream__(self) -> tuple[int, int]:
+            s.close()
+            return 0, stream.handle
+
+    for _ in range(3):
+        s = device.create_stream()
+        s.wait(Closes())
+        assert s.is_closed
+        with pytest.raises(handoff.ClosedError):
+            s.wait(Closes())
+
+
+def test_a_stream_is_closed_while_a_view_is_copied_to_the_host(device: Device) -> None:
+    """The copy is made, and nothing is kept."""
+    before = _core._stats()["live_exports"]
+    wrong: list[handoff.Error] = []
+
+    def copy(view: handoff.StridedMemoryView, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            view.__dlpack__(dl_device=(1, 0), max_version=(1, 0))
+        except handoff.Error as e:
+            wrong.append(e)
+
+    for _ in range(200):
+        s, together = device.create_stream(), threading.Barrier(2)
+        view = handoff.StridedMemoryView.from_any_interface(device.allocate(64, stream=s), s)
+        copier = threading.Thread(target=copy, args=(view, together))
+        copier.start()
+        together.wait()
+        s.close()
+        copier.join()
+        del view
+    assert not wrong
+    end = time.monotonic() + 10
+    while _core._stats()["live_exports"] > before and time.monotonic() < end:
+        gc.collect()
+        _core._flush()
+    assert _core._stats()["live_exports"] <= before
+
+
 def test_weak_references(device: Device) -> None:
     gone: list[Any] = []
     s, e = device.create_stream(), device.create_event()
