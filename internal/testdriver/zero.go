@@ -47,6 +47,7 @@ func (z *Zero) Run(t *testing.T) {
 	z.told = map[string]bool{}
 	exempt, quiet := namesOf(z.Exempt), namesOf(z.Quiet)
 	z.complete(t, exempt)
+	t.Chdir(t.TempDir()) // what is made of a name stays there
 	for name, f := range z.Functions {
 		if !exempt[name] {
 			z.calls(t, name, reflect.ValueOf(f), 0, nil)
