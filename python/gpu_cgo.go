@@ -477,7 +477,8 @@ func gpuMemoryCheck(ordinal, kind int, from, ptr uint64, size int64) error {
 	return nil
 }
 
-// notOf says in words why memory is not of a source; "" if it may be.
+// notOf says in words why memory is not of a source; "" if it may be. Drivers round sizes up as they like, and what
+// they call the range of a pool's memory need not be that of one allocation: so a size may be too small.
 func notOf(d *device.Device, r device.MemoryResource, kind int, p driver.PointerInfo, ptr uint64, size int64) string {
 	is := map[bool]int{true: memoryPinned, false: memoryDevice}[p.Type == driver.MemoryTypeHost]
 	if p.Managed {
@@ -494,22 +495,12 @@ func notOf(d *device.Device, r device.MemoryResource, kind int, p driver.Pointer
 		return fmt.Sprintf("the memory at %#x is not of device %d", ptr, d.Ordinal())
 	case own != nil && own.Owned() && p.Pool != own.Handle():
 		return fmt.Sprintf("the memory at %#x is not of this pool", ptr)
-	case p.Base != driver.DevicePtr(ptr):
+	case p.Pool == 0 && p.Base != driver.DevicePtr(ptr):
 		return fmt.Sprintf("%#x lies in the memory that begins at %#x", ptr, uint64(p.Base))
-	case size <= 0 || uint64(size) > uint64(p.Size) || uint64(p.Size)-uint64(size) >= rounding(uint64(p.Size)):
-		return fmt.Sprintf("there are %d bytes at %#x, not %d", uint64(p.Size), ptr, size)
+	case size <= 0 || uint64(size) > uint64(p.Base)+uint64(p.Size)-ptr:
+		return fmt.Sprintf("there are %d bytes at %#x, not %d", uint64(p.Base)+uint64(p.Size)-ptr, ptr, size)
 	}
 	return ""
-}
-
-// rounding returns what a driver may have rounded an allocation to, which now has n
-// bytes: the next lower sizes that are not rounded to n are n minus that.
-func rounding(n uint64) uint64 {
-	const least, most = 512, 2 << 20
-	if unit := n & -n; unit >= least {
-		return min(unit, most)
-	}
-	return 1
 }
 
 // gpuMemoryFree gives memory back that no Buffer has.
