@@ -547,11 +547,13 @@ static ho_PyObject *copy_between(ho_PyObject *self, ho_PyObject *const a[4], int
 
 	if (mode < 0 || ho_view_live((ho_view *)self, op) != 0)
 		return NULL;
-	/* Only where the order is said can the other side be taken. */
+	/* Only where the order is said can the other side be taken, which may be any code
+	 * and close the stream. */
+	ho_stream_ref_hold(&on);
 	ho_view *it = ho_is_view(other) ? (ho_view *)ho_newref(other)
 	                                : (ho_view *)view_of_any(other, mode, &on, 1);
 	if (it == NULL)
-		return NULL;
+		goto done;
 	ho_view *me = (ho_view *)self, *dst = to_other ? it : me, *src = to_other ? me : it;
 	if (ho_view_needs_stream(me) || ho_view_needs_stream(it)) {
 		if (mode != HO_STREAM_ON)
@@ -565,6 +567,8 @@ static ho_PyObject *copy_between(ho_PyObject *self, ho_PyObject *const a[4], int
 		ho_arg_done(&arg);
 	}
 	ho_py.Py_DecRef(&it->ob);
+done:
+	ho_stream_ref_unhold(&on);
 	return r == 0 ? ho_newref(HO_NONE) : NULL;
 }
 

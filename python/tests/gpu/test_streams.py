@@ -777,6 +777,30 @@ def test_a_stream_that_is_closed_by_the_one_it_waits_for(device: Device, stream:
             s.wait(Closes())
 
 
+def test_a_stream_that_is_closed_by_the_array_that_is_copied(device: Device) -> None:
+    class Closes:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+        def __dlpack_device__(self) -> Any:
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, **kwargs: Any) -> Any:
+            s.close()
+            return self.array.__dlpack__(**kwargs)
+
+    # The memory is of another stream: its own would not be closed as long as it is there.
+    home = device.create_stream()
+    b = device.allocate(64, stream=home)
+    view = handoff.StridedMemoryView.from_any_interface(b, home)
+    array = handoff.Array.full(64, 3, "int8")
+    s = device.create_stream()
+    view.copy_from(Closes(array), s)
+    assert s.is_closed
+    device.sync()
+    assert read(handoff.StridedMemoryView.from_buffer(b, (64,), dtype="int8"), home) == [3] * 64
+
+
 def test_a_stream_is_closed_while_a_view_is_copied_to_the_host(device: Device) -> None:
     """The copy is made, and nothing is kept."""
     before = _core._stats()["live_exports"]
