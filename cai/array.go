@@ -47,6 +47,9 @@ type Field struct {
 // Size gives the number of elements, 1 for a scalar. It may be wrong for a
 // description that did not pass Check.
 func (a *Array) Size() int64 {
+	if a == nil {
+		return 0
+	}
 	n := int64(1)
 	for _, e := range a.Shape {
 		n *= e

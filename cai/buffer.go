@@ -45,6 +45,9 @@ type Buffer struct {
 // more than one index (R256).
 func (b *Buffer) Desc(dev dlpack.Device) (dlpack.Desc, error) {
 	const op = "cai: buffer"
+	if b == nil {
+		return dlpack.Desc{}, withOp(op, ruleErr("", dlpack.ErrNull, "no buffer"))
+	}
 	d, err := b.desc(dev)
 	if err != nil {
 		return dlpack.Desc{}, withOp(op, err)

@@ -72,11 +72,15 @@ func parseInterface(p reader) (i Interface, err *dlpack.RuleError) {
 // Check validates a description that was made by hand as [Parse] does. It
 // refuses a stream in a version below 3, which cannot carry it.
 func (i *Interface) Check() error {
+	const op = "cai: check"
+	if i == nil {
+		return nothing(op, &caiRules)
+	}
 	err := i.check(&caiRules)
 	if err == nil && i.Version < 3 && !i.Stream.IsNone() {
 		err = ruleErr("R183", dlpack.ErrStream, "version %d cannot say stream %s", i.Version, i.Stream)
 	}
-	return withOp("cai: check", err)
+	return withOp(op, err)
 }
 
 // Ordering is what a description states about pending work on the data.
@@ -108,7 +112,7 @@ func (o Ordering) String() string {
 // Ordering says what the description states about pending work.
 func (i *Interface) Ordering() Ordering {
 	switch {
-	case i.Version < 3:
+	case i == nil || i.Version < 3:
 		return OrderingUnstated
 	case i.Stream.IsNone():
 		return OrderingNone
@@ -126,11 +130,21 @@ func (i *Interface) Ordering() Ordering {
 // indexes. Types without a counterpart wrap [dlpack.ErrDType] (R285). What
 // [dlpack.Desc.Check] refuses is refused, a misaligned address too.
 func (i *Interface) Desc(dev dlpack.Device, opts *DTypeOptions) (dlpack.Desc, error) {
+	if i == nil {
+		return dlpack.Desc{}, nothing(opToDLPack, &caiRules)
+	}
 	return checkedDesc(&i.Array, &caiRules, dev, opts)
 }
 
+const opToDLPack = "cai: to DLPack"
+
+// nothing is the error of a nil description: all of its keys are missing.
+func nothing(op string, r *rules) error {
+	return withOp(op, ruleErr(r.keys, ErrMissing, "no description"))
+}
+
 func checkedDesc(a *Array, r *rules, dev dlpack.Device, opts *DTypeOptions) (dlpack.Desc, error) {
-	const op = "cai: to DLPack"
+	const op = opToDLPack
 	if err := a.check(r); err != nil {
 		return dlpack.Desc{}, withOp(op, err)
 	}
@@ -177,6 +191,9 @@ func FromDesc(d *dlpack.Desc, s StreamArgument) (Interface, error) {
 // array without elements has address 0 from version 2 on (R173). The stream is
 // written from version 3 on.
 func (i *Interface) Map() map[string]any {
+	if i == nil {
+		return nil
+	}
 	m := make(map[string]any, 7)
 	i.put(m)
 	addr := i.Data

@@ -110,7 +110,13 @@ func (i *ArrayInterface) checkAll() *dlpack.RuleError {
 
 // Check validates a description that was made by hand as
 // [ParseArrayInterface] does.
-func (i *ArrayInterface) Check() error { return withOp("cai: check array interface", i.checkAll()) }
+func (i *ArrayInterface) Check() error {
+	const op = "cai: check array interface"
+	if i == nil {
+		return nothing(op, &numpyRules)
+	}
+	return withOp(op, i.checkAll())
+}
 
 // Resolve gives the description of an array in a buffer with the address that
 // the buffer turned out to have: size bytes from addr on. Every element must lie
@@ -119,6 +125,9 @@ func (i *ArrayInterface) Check() error { return withOp("cai: check array interfa
 // comes back as it is.
 func (i *ArrayInterface) Resolve(addr uintptr, size int64, readOnly bool) (ArrayInterface, error) {
 	const op = "cai: resolve"
+	if i == nil {
+		return ArrayInterface{}, nothing(op, &numpyRules)
+	}
 	if i.Buffer == nil {
 		return *i, nil
 	}
@@ -152,8 +161,11 @@ func (i *ArrayInterface) Resolve(addr uintptr, size int64, readOnly bool) (Array
 // whose memory the host can read. An array in a buffer must be resolved first:
 // else the error wraps [dlpack.ErrNull]. For the rest see [Interface.Desc].
 func (i *ArrayInterface) Desc(dev dlpack.Device, opts *DTypeOptions) (dlpack.Desc, error) {
+	if i == nil {
+		return dlpack.Desc{}, nothing(opToDLPack, &numpyRules)
+	}
 	if i.Buffer != nil {
-		return dlpack.Desc{}, withOp("cai: to DLPack", ruleErr("R207", dlpack.ErrNull, "the address of the buffer is not known"))
+		return dlpack.Desc{}, withOp(opToDLPack, ruleErr("R207", dlpack.ErrNull, "the address of the buffer is not known"))
 	}
 	return checkedDesc(&i.Array, &numpyRules, dev, opts)
 }
@@ -181,6 +193,9 @@ func ArrayFromDesc(d *dlpack.Desc) (ArrayInterface, error) {
 // Shape, strides and data are tuples, absent strides are None (R200 to R202,
 // B260).
 func (i *ArrayInterface) Map() map[string]any {
+	if i == nil {
+		return nil
+	}
 	m := make(map[string]any, 7)
 	i.put(m)
 	if i.Buffer == nil {

@@ -142,6 +142,9 @@ func (d *Desc) Check() error {
 }
 
 func (d *Desc) problem() problem {
+	if d == nil {
+		return problem{kind: kindNull, what: whatNullStruct}
+	}
 	if d.Strides != nil && len(d.Strides) != len(d.Shape) {
 		return problem{kind: kindLayout, rule: 49, what: whatStrides, a: int64(len(d.Strides)), b: int64(len(d.Shape))}
 	}

@@ -37,6 +37,9 @@ type Desc struct {
 // 0 if Data is; for a device that [DeviceType.HasAddresses] denies it is the
 // opaque handle, without the offset (R038).
 func (d *Desc) Addr() uintptr {
+	if d == nil {
+		return 0
+	}
 	if d.Data == 0 || !d.Device.Type.HasAddresses() {
 		return d.Data
 	}
@@ -46,6 +49,9 @@ func (d *Desc) Addr() uintptr {
 // Size returns the number of elements. It is 1 for a scalar. A description
 // that did not pass [Desc.Check] may give a wrong number.
 func (d *Desc) Size() int64 {
+	if d == nil {
+		return 0
+	}
 	n := int64(1)
 	for _, e := range d.Shape {
 		n *= e
@@ -56,6 +62,9 @@ func (d *Desc) Size() int64 {
 // Equal reports whether two descriptions are the same, value by value.
 // Row-major strides equal nil strides.
 func (d *Desc) Equal(e *Desc) bool {
+	if d == nil || e == nil {
+		return d == e
+	}
 	return d.Data == e.Data && d.ByteOffset == e.ByteOffset && d.Device == e.Device && d.DType == e.DType &&
 		d.Flags == e.Flags && d.Version == e.Version && slices.Equal(d.Shape, e.Shape) &&
 		slices.Equal(d.strides(), e.strides())
@@ -72,6 +81,9 @@ func (d *Desc) strides() []int64 {
 // String returns one line such as
 // "float32[2 3] strides [3 1] at 0x1000 on cpu:0".
 func (d *Desc) String() string {
+	if d == nil {
+		return "no tensor"
+	}
 	var b strings.Builder
 	b.WriteString(d.DType.String())
 	writeInts(&b, d.Shape)

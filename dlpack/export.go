@@ -269,6 +269,9 @@ func (d *Desc) clone() Desc {
 // Close gives up the reference of e. The memory stays valid for consumers that
 // still have it. Only the first call has an effect; it returns nil.
 func (e *Exported) Close() error {
+	if !e.made() {
+		return nil
+	}
 	e.cleanup.Stop()
 	st := e.st
 	st.mu.Lock()
@@ -284,7 +287,15 @@ func (e *Exported) Close() error {
 }
 
 // Desc returns the description. Its slices are copies.
-func (e *Exported) Desc() Desc { return e.desc.clone() }
+func (e *Exported) Desc() Desc {
+	if !e.made() {
+		return Desc{}
+	}
+	return e.desc.clone()
+}
+
+// made is false for nil and for the zero Exported, which are as if closed.
+func (e *Exported) made() bool { return e != nil && e.st != nil }
 
 // Bytes returns the memory of a tensor that [Alloc] made, or nil after Close.
 // The slice must not be used after e is closed and all consumers have
@@ -300,6 +311,9 @@ func (e *Exported) Bytes() []byte {
 
 // ref returns a reference on the owner.
 func (e *Exported) ref(op string) (uintptr, error) {
+	if !e.made() {
+		return 0, closed(op)
+	}
 	e.st.mu.Lock()
 	defer e.st.mu.Unlock()
 	if e.st.owner == 0 {
@@ -320,6 +334,9 @@ func (e *Exported) Owner() (uintptr, error) { return e.ref("dlpack: share") }
 // [Managed.Export].
 func (e *Exported) Export(versioned bool) (uintptr, error) {
 	const op = "dlpack: export"
+	if !e.made() {
+		return 0, closed(op)
+	}
 	e.st.mu.Lock()
 	defer e.st.mu.Unlock()
 	if e.st.owner == 0 {

@@ -322,6 +322,9 @@ type Plan struct {
 // same.
 func (r *Request) Plan(o *Offer) (Plan, error) {
 	const op = "dlpack: request"
+	if r == nil || o == nil {
+		return Plan{}, &RuleError{Op: op, Detail: "no request, or no offer", Err: ErrNull}
+	}
 	p := Plan{Device: o.Device, Versioned: r.MaxVersion.Major >= ABIVersion.Major, Flags: o.Flags &^ FlagIsCopied}
 	moved := false
 	if r.Device != (Device{}) && r.Device != o.Device {
@@ -377,6 +380,9 @@ func From(p Producer, r *Request) (Managed, error) {
 		req = *r
 	}
 	req.MaxVersion = ABIVersion
+	if p == nil {
+		return Managed{}, &RuleError{Op: op, Detail: "no producer", Err: ErrNull}
+	}
 	c, err := p.DLPack(req)
 	if err != nil {
 		return Managed{}, err
@@ -398,7 +404,12 @@ func From(p Producer, r *Request) (Managed, error) {
 }
 
 // DLPackDevice returns the device of the memory. It implements [Producer].
-func (e *Exported) DLPackDevice() (Device, error) { return e.desc.Device, nil }
+func (e *Exported) DLPackDevice() (Device, error) {
+	if !e.made() {
+		return Device{}, closed("dlpack: device")
+	}
+	return e.desc.Device, nil
+}
 
 // DLPack exports the memory as r asks. It implements [Producer]: the memory is
 // shared, or copied for CopyAlways if it is CPU memory with elements of whole

@@ -63,6 +63,7 @@ func (f *Finder) variable(name string) string {
 // variable that did: CUDA_PATH before CUDA_HOME. Both are empty if neither is
 // set.
 func (f *Finder) CUDAPath() (dir, variable string) {
+	f = f.made()
 	for _, name := range []string{"CUDA_PATH", "CUDA_HOME"} {
 		if dir := f.variable(name); dir != "" {
 			return filepath.Clean(dir), name
@@ -74,6 +75,7 @@ func (f *Finder) CUDAPath() (dir, variable string) {
 // Warnings gives what is odd about the environment, for a person to read:
 // CUDA_PATH and CUDA_HOME that differ, a Python that did not answer.
 func (f *Finder) Warnings() []string {
+	f = f.made()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string

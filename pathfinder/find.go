@@ -30,9 +30,11 @@ type Location struct {
 func (l Location) String() string { return l.Name + ": " + l.Path + " (" + l.Via.String() + ")" }
 
 // Finder looks for things with certain options and remembers what it found. It
-// does not remember what it did not find.
+// does not remember what it did not find. The zero Finder has no options, as
+// one of New(nil), and a nil one is that of the package's functions.
 type Finder struct {
 	opts Options
+	once sync.Once // of ready
 
 	mu    sync.Mutex
 	libs  map[string]Library
@@ -45,7 +47,7 @@ type Finder struct {
 
 // New makes a Finder. Nothing is looked at yet. The options are copied.
 func New(opts *Options) (*Finder, error) {
-	f := &Finder{libs: map[string]Library{}, files: map[string]Location{}}
+	f := new(Finder)
 	if opts != nil {
 		f.opts = *opts
 		f.opts.SitePackages = slices.Clone(opts.SitePackages)
@@ -59,20 +61,29 @@ func New(opts *Options) (*Finder, error) {
 			return nil, fmt.Errorf("pathfinder: library %q: %w", name, ErrUnknown)
 		}
 	}
-	if f.opts.Env == nil {
-		f.opts.Env = &Environment{}
+	return f.ready(), nil
+}
+
+// made returns the Finder to use for f.
+func (f *Finder) made() *Finder {
+	if f == nil {
+		return process()
 	}
-	return f, nil
+	return f.ready()
+}
+
+func (f *Finder) ready() *Finder {
+	f.once.Do(func() {
+		f.libs, f.files = map[string]Library{}, map[string]Location{}
+		if f.opts.Env == nil {
+			f.opts.Env = &Environment{}
+		}
+	})
+	return f
 }
 
 // process is the Finder behind the functions of the package.
-var process = sync.OnceValue(func() *Finder {
-	f, err := New(nil)
-	if err != nil {
-		panic(err) // no options, nothing to refuse
-	}
-	return f
-})
+var process = sync.OnceValue(func() *Finder { return new(Finder).ready() })
 
 // Default gives the Finder with default options that [Load] uses.
 func Default() *Finder { return process() }
@@ -285,6 +296,7 @@ func (f *Finder) file(kind string, table []fileInfo, name string) (Location, err
 	if info == nil {
 		return Location{}, fmt.Errorf("pathfinder: %s %q: %w", kind, name, ErrUnknown)
 	}
+	f = f.made()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := kind + "/" + name

@@ -33,6 +33,7 @@ func Load(name string) (Library, error) { return Default().Load(name) }
 // [ErrUnknown]; a library that is nowhere, or that the loader refuses, a
 // [*NotFoundError] with what was wrong in each place.
 func (f *Finder) Load(name string) (Library, error) {
+	f = f.made()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.load(name, 0)
@@ -141,6 +142,7 @@ func (f *Finder) Locate(name string) (Location, error) {
 	if info == nil {
 		return Location{}, fmt.Errorf("pathfinder: library %q: %w", name, ErrUnknown)
 	}
+	f = f.made()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if l, ok := f.libs[name]; ok {
