@@ -1494,7 +1494,7 @@ int ho_view_of_table(ho_PyObject *obj, int orders, ho_view **out, uint32_t *flag
 			return -1;
 		}
 		*flags = HO_ARG_PRODUCER;
-		ho_view_pending(v, (uint64_t)(uintptr_t)stream, 0);
+		ho_view_pending(v, (uint64_t)(uintptr_t)stream, 0, NULL);
 	}
 	*out = v;
 	return 0;

@@ -436,7 +436,7 @@ static ho_PyObject *view_on(const ho_gpu_made *made, int64_t size, const ho_stre
 {
 	ho_PyObject *v = view_of_made(made, size, s->keep);
 	if (v != NULL)
-		ho_view_pending((ho_view *)v, s->handle, s->ctx);
+		ho_view_pending((ho_view *)v, s->handle, s->ctx, s->keep);
 	return v;
 }
 
@@ -764,7 +764,7 @@ static ho_PyObject *buffer_fill(ho_PyObject *m, ho_PyObject *const *args, ho_ssi
 		ho_gpu_raise("fill", &f);
 		return NULL;
 	}
-	ho_view_pending((ho_view *)args[0], s.handle, s.ctx);
+	ho_view_pending((ho_view *)args[0], s.handle, s.ctx, s.keep);
 	return ho_newref(HO_NONE);
 }
 

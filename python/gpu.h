@@ -103,9 +103,21 @@ HO_HIDDEN ho_stream_ref ho_stream_of(ho_PyObject *o);
  * while. The caller has a reference on o. */
 HO_HIDDEN void ho_stream_hold(ho_PyObject *o);
 HO_HIDDEN void ho_stream_unhold(ho_PyObject *o);
-/* The same of a stream argument, which may be no object, or another library's. */
-HO_HIDDEN void ho_stream_ref_hold(const ho_stream_ref *s);
-HO_HIDDEN void ho_stream_ref_unhold(const ho_stream_ref *s);
+/* The same of any object; another library's stream is not held. */
+HO_HIDDEN void ho_stream_hold_any(ho_PyObject *o);
+HO_HIDDEN void ho_stream_unhold_any(ho_PyObject *o);
+/* The same of a stream argument, which may be no object. */
+static inline void ho_stream_ref_hold(const ho_stream_ref *s)
+{
+	if (s->keep != NULL)
+		ho_stream_hold_any(s->keep);
+}
+
+static inline void ho_stream_ref_unhold(const ho_stream_ref *s)
+{
+	if (s->keep != NULL)
+		ho_stream_unhold_any(s->keep);
+}
 /* Without the GIL another thread may close what a call uses, a stream, stream_ref or
  * event: its handle is given back after the call. */
 #define HO_HELD(kind, what, statement) \

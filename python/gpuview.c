@@ -18,7 +18,7 @@ static int is_empty(const ho_view *v)
 
 static ho_stream_ref pending(const ho_view *v)
 {
-	return (ho_stream_ref){ (uint64_t)(uintptr_t)v->stream, v->stream_ctx, NULL };
+	return (ho_stream_ref){ (uint64_t)(uintptr_t)v->stream, v->stream_ctx, v->keeper };
 }
 
 static uint64_t plain_handle(uint64_t handle)
@@ -52,16 +52,25 @@ static int order_after(const char *op, int dev, const ho_stream_ref *from, const
 {
 	ho_driver *d;
 	ho_stream_ref a = *from;
+	ho_PyObject *kept = NULL; /* another thread may use the view on another stream meanwhile */
+	int r = 0;
 
 	if (ho_stream_same(from, to))
 		return 0;
 	if ((d = ho_gpu()) == NULL || (a.ctx == 0 && (a.ctx = ho_gpu_context(dev)) == 0))
 		return -1;
-	if (!ho_stream_ask(d, dev, &a, to))
-		return ho_stream_order(op, dev, from, to);
-	int quiet = ho_stream_quiet(d, (ho_context)a.ctx, (ho_stream)a.handle);
-	ho_stream_answered(&a, quiet);
-	return quiet ? 0 : ho_stream_order(op, dev, from, to);
+	if (a.keep != NULL)
+		ho_stream_keep(&kept, a.keep);
+	int quiet = 0;
+	if (ho_stream_ask(d, dev, &a, to)) {
+		quiet = ho_stream_quiet(d, (ho_context)a.ctx, (ho_stream)a.handle);
+		ho_stream_answered(&a, quiet);
+	}
+	if (!quiet)
+		r = ho_stream_order(op, dev, from, to);
+	if (kept != NULL)
+		ho_stream_keep(&kept, NULL);
+	return r;
 }
 
 /* ---- Import ------------------------------------------------------------- */
@@ -86,7 +95,7 @@ int ho_view_imported(ho_view *v, uint32_t arg_flags, int mode, const ho_stream_r
 		if (order_after(op, (int)v->t.device.device_id, &from, on) != 0)
 			return -1;
 	}
-	ho_view_pending(v, on->handle, on->ctx);
+	ho_view_pending(v, on->handle, on->ctx, on->keep);
 	return 0;
 }
 
@@ -339,7 +348,7 @@ static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *const *entries, int mod
 	uint32_t flags = 0;
 	if (produced) {
 		flags = HO_ARG_PRODUCER;
-		ho_view_pending(v, producer, 0);
+		ho_view_pending(v, producer, 0, NULL);
 	} else if (number < 3) {
 		/* These cannot name a stream; the exchange table of the type may. */
 		void *stream;
@@ -348,7 +357,7 @@ static ho_view *read_dict(ho_PyObject *obj, ho_PyObject *const *entries, int mod
 			goto fail;
 		if (known) {
 			flags = HO_ARG_PRODUCER;
-			ho_view_pending(v, (uint64_t)(uintptr_t)stream, 0);
+			ho_view_pending(v, (uint64_t)(uintptr_t)stream, 0, NULL);
 		}
 	}
 	if (ho_view_imported(v, flags, mode, on) != 0)
@@ -599,27 +608,28 @@ ho_PyObject *ho_get_cuda_array_interface(ho_PyObject *self, void *unused)
 	return dict;
 }
 
-static ho_PyObject *stream_or_none(int known, uint64_t handle, uint64_t ctx, ho_view *v)
+static ho_PyObject *stream_or_none(int known, uint64_t handle, uint64_t ctx, ho_view *v, ho_PyObject *keeper)
 {
 	/* A default stream is that of the memory's device. */
 	if (known && handle <= 2 && ctx == 0 && v->t.device.device_type == kDLCUDA && ho_gpu_in_use() != NULL &&
 	    (ctx = ho_gpu_context((int)v->t.device.device_id)) == 0)
 		return NULL;
-	return known ? ho_stream_view_new(handle, ctx, v->exporter) : ho_newref(HO_NONE);
+	return known ? ho_stream_view_new(handle, ctx, keeper) : ho_newref(HO_NONE);
 }
 
 ho_PyObject *ho_get_producer_stream(ho_PyObject *self, void *unused)
 {
 	ho_view *v = (ho_view *)self;
 	(void)unused;
-	return stream_or_none(v->produced, v->producer, 0, v);
+	return stream_or_none(v->produced, v->producer, 0, v, v->exporter);
 }
 
 ho_PyObject *ho_get_ordered_stream(ho_PyObject *self, void *unused)
 {
 	ho_view *v = (ho_view *)self;
 	(void)unused;
-	return stream_or_none(v->ordered, (uint64_t)(uintptr_t)v->stream, v->stream_ctx, v);
+	return stream_or_none(v->ordered, (uint64_t)(uintptr_t)v->stream, v->stream_ctx, v,
+	                      v->keeper != NULL ? v->keeper : v->exporter);
 }
 
 /* ---- Copies ------------------------------------------------------------- */
@@ -685,7 +695,7 @@ int ho_view_copy_on(ho_view *dst, ho_view *src, const ho_stream_ref *on, int wai
 		return -1;
 	for (int i = 0; i < 2; i++)
 		if (is_cuda(both[i]->t.device.device_type))
-			ho_view_pending(both[i], s.handle, s.ctx);
+			ho_view_pending(both[i], s.handle, s.ctx, s.keep);
 	return 0;
 }
 
@@ -777,6 +787,8 @@ ho_owner *ho_view_to_device(ho_view *v, DLDevice to, ho_PyObject *stream, DLTens
 	 * consumer's, and so it comes from there. */
 	if (ho_stream_place(op, dev, &on) != 0)
 		return NULL;
+	ho_PyObject *kept = NULL; /* the copy lets go of it */
+	ho_stream_keep(&kept, before.keep);
 	ho_PyObject *legacy = ho_stream_view_new(on.handle, on.ctx, NULL), *size = ho_py.PyLong_FromLongLong(bytes);
 	ho_view *memory = legacy != NULL && size != NULL ? (ho_view *)ho_buffer_new(dev, kind, 0, size, legacy) : NULL;
 	ho_view *dst = memory != NULL ? ho_view_alloc(ho_view_type, v->t.ndim) : NULL;
@@ -818,12 +830,13 @@ ho_owner *ho_view_to_device(ho_view *v, DLDevice to, ho_PyObject *stream, DLTens
 		if (known) {
 			if (order_after(op, dev, &on, &before) != 0)
 				goto done;
-			ho_view_pending(v, before.handle, before.ctx);
+			ho_view_pending(v, before.handle, before.ctx, before.keep);
 		}
 	}
 	o = dst->owner;
 	ho_owner_ref(o);
 done:
+	ho_stream_keep(&kept, NULL);
 	if (dst != NULL)
 		ho_py.Py_DecRef(&dst->ob);
 	if (memory != NULL)

@@ -275,6 +275,7 @@ typedef struct ho_view {
 	DLTensor t;            /* byte_offset 0; strides set for ndim > 0 */
 	uint64_t flags;        /* DLPack's */
 	void *stream;          /* raw handle of the stream the data is ordered on; see ordered */
+	ho_PyObject *keeper;   /* the object of that stream, which is held for it; NULL: nobody keeps the stream here */
 	int64_t itemsize;
 	ho_ssize *byte_strides; /* made on the first buffer request; NULL until then */
 	int8_t c_contiguous;
@@ -287,10 +288,17 @@ typedef struct ho_view {
 	int64_t dims[16];
 } ho_view;
 
+/* Puts the object of a stream, or NULL, in place of *slot, and holds it there: the
+ * handle outlasts close(). GIL held; what was there before is given up, which may
+ * run any code. */
+HO_HIDDEN void ho_stream_keep(ho_PyObject **slot, ho_PyObject *stream);
+
 /* Says that work queued on a stream uses v's memory from now on: whoever takes
- * the view is ordered after it. */
-static inline void ho_view_pending(ho_view *v, uint64_t handle, uint64_t ctx)
+ * the view is ordered after it. keeper is the stream's object, borrowed, or NULL. */
+static inline void ho_view_pending(ho_view *v, uint64_t handle, uint64_t ctx, ho_PyObject *keeper)
 {
+	if (HO_UNLIKELY(v->keeper != keeper))
+		ho_stream_keep(&v->keeper, keeper);
 	v->stream = (void *)(uintptr_t)handle;
 	v->stream_ctx = ctx;
 	v->ordered = 1;
@@ -312,6 +320,9 @@ HO_HIDDEN void ho_view_ready(ho_view *v);
 /* A view on what ho_consume (HO_WANT_OWNED) took; arg is used up, also on
  * failure. exporter is what exporting_obj shows. */
 HO_HIDDEN ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *exporter);
+/* Lets v keep the stream that it is ordered on as the view from does that it was
+ * made of: that one lets go of it when it is next used on another. */
+HO_HIDDEN void ho_view_keep_of(ho_view *v, ho_PyObject *from);
 /* Another object of the same kind on the memory of v. */
 HO_HIDDEN ho_view *ho_view_sub(ho_view *v, void *data, int32_t ndim, const int64_t *shape, const int64_t *strides);
 /* Makes what keeps the memory of v an owner, which others can share, where it is

@@ -74,7 +74,10 @@ static ho_PyObject *from_dlpack(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 	}
 	if ((mode = ho_stream_arg(a[1], "from_dlpack", &on)) < 0)
 		return NULL;
-	return view_of_dlpack(a[0], mode, &on, 0);
+	ho_stream_ref_hold(&on); /* its object may be closed by the code of the other one */
+	ho_PyObject *v = view_of_dlpack(a[0], mode, &on, 0);
+	ho_stream_ref_unhold(&on);
+	return v;
 }
 
 /* Structured and other types: bytes of that size, as NumPy sees them. */
@@ -133,7 +136,10 @@ static ho_PyObject *from_cuda_array_interface(ho_PyObject *cls, ho_PyObject *con
 
 	if (ho_parse(op, args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 || (mode = ho_stream_arg(a[1], op, &on)) < 0)
 		return NULL;
-	return (ho_PyObject *)ho_view_of_cuda_interface(a[0], mode, &on);
+	ho_stream_ref_hold(&on);
+	ho_view *v = ho_view_of_cuda_interface(a[0], mode, &on);
+	ho_stream_ref_unhold(&on);
+	return (ho_PyObject *)v;
 }
 
 static ho_PyObject *view_of_buffer(ho_PyObject *obj)
@@ -176,7 +182,10 @@ static ho_PyObject *from_any_interface(ho_PyObject *cls, ho_PyObject *const *arg
 	if (ho_parse("from_any_interface", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 ||
 	    (mode = ho_stream_arg(a[1], "from_any_interface", &on)) < 0)
 		return NULL;
-	return view_of_any(a[0], mode, &on, 0);
+	ho_stream_ref_hold(&on);
+	ho_PyObject *v = view_of_any(a[0], mode, &on, 0);
+	ho_stream_ref_unhold(&on);
+	return v;
 }
 
 /* StridedMemoryView(obj, stream_ptr): the constructor of code written for
@@ -220,7 +229,10 @@ static ho_PyObject *view_new(ho_PyTypeObject *type, ho_PyObject *args, ho_PyObje
 	                       1) != 0 ||
 	    (mode = ho_stream_arg(given[1], op, &on)) < 0)
 		return NULL;
-	return view_of_any(given[0], mode, &on, 0);
+	ho_stream_ref_hold(&on);
+	ho_PyObject *v = view_of_any(given[0], mode, &on, 0);
+	ho_stream_ref_unhold(&on);
+	return v;
 }
 
 /* The element type of from_buffer and view(): what dtype and itemsize say. */
@@ -240,6 +252,41 @@ static int take_dtype(ho_PyObject *dtype, struct element *e)
 	return 0;
 }
 
+/* A view on all of the memory of from, which has the bytes from lo to hi of a layout: bytes of a
+ * buffer, or a dense array of any library. */
+static ho_view *view_of_memory(const char *op, ho_PyObject *from, ho_PyObject *exporter, const struct element *e,
+                               int64_t lo, int64_t hi)
+{
+	ho_arg arg;
+	int taken = !ho_is_view(from) && ho_py.PyObject_CheckBuffer(from) ? ho_consume_buffer(from, HO_WANT_OWNED, &arg)
+	                                                                  : ho_consume(from, HO_WANT_OWNED, &arg);
+
+	if (taken != 0)
+		return NULL;
+	int64_t have = ho_count(arg.ndim, arg.shape), bits = (int64_t)arg.dtype.bits * arg.dtype.lanes;
+	if (bits % 8 == 0 || arg.flags & HO_ARG_PADDED)
+		have *= ho_dtype_bytes(arg.dtype);
+	else
+		have = have / 8 * bits + (have % 8 * bits + 7) / 8; /* packed (B088) */
+	int bad = 0;
+	if (!ho_is_c_contiguous(arg.ndim, arg.shape, arg.strides))
+		bad = ho_raise(HO_E_LAYOUT, 0, op, "the buffer is not contiguous");
+	else if (lo < 0)
+		bad = ho_raise(HO_X_VALUE, 0, op, "the layout begins %lld bytes before the buffer", -(long long)lo);
+	else if (hi > have)
+		bad = ho_raise(HO_X_VALUE, 0, op, "Expected at least %lld bytes, got %lld", (long long)hi, (long long)have);
+	else if (hi > lo && e->dl.bits != 0 && arg.data % (uint64_t)ho_dtype_align(e->dl) != 0)
+		bad = ho_raise(HO_E_ALIGN, 41, op, "the buffer is not aligned for the dtype");
+	if (bad) {
+		ho_arg_done(&arg);
+		return NULL;
+	}
+	ho_view *v = ho_view_from_arg(ho_view_type, &arg, exporter);
+	if (v != NULL)
+		ho_view_keep_of(v, from);
+	return v;
+}
+
 static ho_PyObject *from_buffer(ho_PyObject *cls, ho_PyObject *const *args, ho_ssize n, ho_PyObject *kwnames)
 {
 	static const ho_param params[] = { { &ho_names.buffer },   { &ho_names.shape }, { &ho_names.strides },
@@ -247,9 +294,8 @@ static ho_PyObject *from_buffer(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 	static const char op[] = "from_buffer";
 	ho_PyObject *a[6];
 	struct element e = { { kDLOpaqueHandle, 0, 1 }, 0, 0, NULL };
-	int64_t shape[HO_MAX_DIMS], strides[HO_MAX_DIMS], lo, hi, have;
+	int64_t shape[HO_MAX_DIMS], strides[HO_MAX_DIMS], lo, hi;
 	int32_t ndim, more;
-	ho_arg arg;
 	(void)cls;
 
 	if (ho_parse(op, args, n, kwnames, params, 6, 3, 2, a) != 0)
@@ -308,43 +354,9 @@ static ho_PyObject *from_buffer(ho_PyObject *cls, ho_PyObject *const *args, ho_s
 	else if (!ho_is_view(from) && !ho_py.PyErr_ExceptionMatches(ho_py.PyExc_AttributeError))
 		return NULL;
 	ho_py.PyErr_Clear();
-	int taken = !ho_is_view(from) && ho_py.PyObject_CheckBuffer(from) ? ho_consume_buffer(from, HO_WANT_OWNED, &arg)
-	                                                                  : ho_consume(from, HO_WANT_OWNED, &arg);
-	ho_xdecref(inner);
-	if (taken != 0)
-		return NULL;
-	if (!ho_is_c_contiguous(arg.ndim, arg.shape, arg.strides)) {
-		ho_arg_done(&arg);
-		ho_raise(HO_E_LAYOUT, 0, op, "the buffer is not contiguous");
-		return NULL;
-	}
-	have = ho_count(arg.ndim, arg.shape);
-	int64_t bits = (int64_t)arg.dtype.bits * arg.dtype.lanes;
-	if (bits % 8 == 0 || arg.flags & HO_ARG_PADDED)
-		have *= ho_dtype_bytes(arg.dtype);
-	else
-		have = have / 8 * bits + (have % 8 * bits + 7) / 8; /* packed (B088) */
-	if (lo < 0) {
-		ho_arg_done(&arg);
-		ho_raise(HO_X_VALUE, 0, op, "the layout begins %lld bytes before the buffer", -(long long)lo);
-		return NULL;
-	}
-	if (hi > have) {
-		ho_arg_done(&arg);
-		ho_raise(HO_X_VALUE, 0, op, "Expected at least %lld bytes, got %lld", (long long)hi, (long long)have);
-		return NULL;
-	}
-	if (hi > lo && e.dl.bits != 0 && arg.data % (uint64_t)ho_dtype_align(e.dl) != 0) {
-		ho_arg_done(&arg);
-		ho_raise(HO_E_ALIGN, 41, op, "the buffer is not aligned for the dtype");
-		return NULL;
-	}
 	int readonly = a[5] != NULL ? ho_py.PyObject_IsTrue(a[5]) : 0;
-	if (readonly < 0) {
-		ho_arg_done(&arg);
-		return NULL;
-	}
-	ho_view *whole = ho_view_from_arg(ho_view_type, &arg, a[0]);
+	ho_view *whole = readonly >= 0 ? view_of_memory(op, from, a[0], &e, lo, hi) : NULL;
+	ho_xdecref(inner);
 	if (whole == NULL)
 		return NULL;
 	ho_view *v = ho_view_sub(whole, whole->t.data, ndim, shape, strides);
@@ -616,7 +628,7 @@ static ho_PyObject *repr(ho_PyObject *self)
 static int traverse(ho_PyObject *self, int (*visit)(ho_PyObject *, void *), void *arg)
 {
 	ho_view *v = (ho_view *)self;
-	ho_PyObject *parts[] = { (ho_PyObject *)HO_TYPE(self), v->exporter, v->dtype };
+	ho_PyObject *parts[] = { (ho_PyObject *)HO_TYPE(self), v->exporter, v->dtype, v->keeper };
 
 	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
 		int r = parts[i] != NULL ? visit(parts[i], arg) : 0;

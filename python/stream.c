@@ -662,16 +662,35 @@ void ho_stream_unhold(ho_PyObject *o)
 	}
 }
 
-void ho_stream_ref_hold(const ho_stream_ref *s)
+void ho_stream_hold_any(ho_PyObject *o)
 {
-	if (s->keep != NULL && is_stream(s->keep))
-		ho_stream_hold(s->keep);
+	if (is_stream(o))
+		ho_stream_hold(o);
 }
 
-void ho_stream_ref_unhold(const ho_stream_ref *s)
+void ho_stream_unhold_any(ho_PyObject *o)
 {
-	if (s->keep != NULL && is_stream(s->keep))
-		ho_stream_unhold(s->keep);
+	if (is_stream(o))
+		ho_stream_unhold(o);
+}
+
+void ho_stream_keep(ho_PyObject **slot, ho_PyObject *stream)
+{
+	ho_PyObject *old = *slot;
+	const ho_stream_object *s;
+
+	if (stream != NULL) {
+		/* Not the view of a stream of ours, but that. */
+		while (is_stream(stream) && (s = (ho_stream_object *)stream)->exporter != NULL && is_stream(s->exporter))
+			stream = s->exporter;
+		ho_py.Py_IncRef(stream);
+		ho_stream_hold_any(stream);
+	}
+	*slot = stream;
+	if (old != NULL) {
+		ho_stream_unhold_any(old);
+		ho_py.Py_DecRef(old);
+	}
 }
 
 static void dealloc(ho_PyObject *self)
@@ -1076,7 +1095,8 @@ static ho_PyObject *from_handle(ho_PyObject *cls, ho_PyObject *o)
 	  "record($self, event=None, options=None)\n--\n\n" \
 	  "Records an event, or a new one: it is done when the work that is queued now is." }, \
 	{ "close", close_method, HO_METH_NOARGS, \
-	  "close($self, /)\n--\n\nGives the stream up; may be called twice. A borrowed stream is never destroyed." }, \
+	  "close($self, /)\n--\n\nGives the stream up; may be called twice. It is destroyed when no view\n" \
+	  "is ordered on it any more; a borrowed stream never is." }, \
 	{ "from_handle", from_handle, HO_METH_O | HO_METH_CLASS, \
 	  "from_handle($type, handle, /)\n--\n\nStreamView of a raw handle, which the caller keeps alive." }
 

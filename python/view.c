@@ -83,6 +83,8 @@ static void release_parts(ho_view *v)
 	ho_xdecref(v->dtype);
 	ho_xdecref(v->shape);
 	ho_xdecref(v->exporter);
+	if (HO_UNLIKELY(v->keeper != NULL))
+		ho_stream_keep(&v->keeper, NULL);
 	if (o != NULL)
 		ho_owner_unref(o);
 	if (m != NULL && ho_python_lives())
@@ -112,6 +114,15 @@ void ho_view_dealloc(ho_PyObject *self)
 	ho_py.PyErr_Restore(kind, value, trace);
 }
 
+void ho_view_keep_of(ho_view *v, ho_PyObject *from)
+{
+	if (from == NULL || !ho_is_view(from))
+		return;
+	const ho_view *f = (const ho_view *)from;
+	if (f->keeper != NULL && v->ordered && v->stream == f->stream)
+		ho_stream_keep(&v->keeper, f->keeper);
+}
+
 ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *exporter)
 {
 	ho_view *v = ho_view_alloc(type, arg->ndim);
@@ -127,8 +138,10 @@ ho_view *ho_view_from_arg(ho_PyTypeObject *type, ho_arg *arg, ho_PyObject *expor
 	v->flags = (arg->flags & HO_ARG_READONLY ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
 	           (arg->flags & HO_ARG_PADDED ? DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED : 0);
 	v->stream = arg->stream;
-	if (HO_UNLIKELY(arg->flags & (HO_ARG_PRODUCER | HO_ARG_ORDERED)))
-		ho_view_pending(v, (uint64_t)(uintptr_t)arg->stream, 0);
+	if (HO_UNLIKELY(arg->flags & (HO_ARG_PRODUCER | HO_ARG_ORDERED))) {
+		ho_view_pending(v, (uint64_t)(uintptr_t)arg->stream, 0, NULL);
+		ho_view_keep_of(v, exporter);
+	}
 	v->itemsize = ho_dtype_bytes(arg->dtype);
 	ho_view_ready(v);
 	if (arg->held == HO_HELD_OBJECT && arg->hold.object == exporter) {
@@ -178,6 +191,8 @@ ho_view *ho_view_sub(ho_view *v, void *data, int32_t ndim, const int64_t *shape,
 	memcpy(s->t.strides, strides, (size_t)ndim * sizeof(int64_t));
 	s->flags = v->flags;
 	s->stream = v->stream;
+	if (HO_UNLIKELY(v->keeper != NULL))
+		ho_stream_keep(&s->keeper, v->keeper);
 	s->stream_ctx = v->stream_ctx;
 	s->producer = v->producer;
 	s->ordered = v->ordered;

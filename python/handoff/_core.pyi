@@ -193,8 +193,8 @@ class _AnyStream:
     def close(self) -> None:
         """Gives the stream up; may be called twice.
 
-        A borrowed stream is never destroyed, and a default stream of the module or a device never
-        closed.
+        It is destroyed when no view or buffer is ordered on it any more. A borrowed stream is never
+        destroyed, and a default stream of the module or a device never closed.
         """
 
     @classmethod

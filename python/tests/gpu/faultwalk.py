@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import handoff
-from handoff import _core
+from handoff import Buffer, Stream, _core
 
 # The code, and whether the context is lost with it.
 CODES = ((2, False), (801, False), (201, False), (802, False), (700, True))
@@ -47,6 +47,11 @@ MADE_GOOD = {
     *GIVERS,
 }
 POOLED = 16  # events that are kept for later, at most
+
+
+def _ordered_on(b: Buffer) -> int | None:
+    s = b._handoff_view.stream
+    return None if s is None else s.handle
 
 
 class Walk:
@@ -84,7 +89,9 @@ class Walk:
         stats = _core._stats()
         seen["live_exports"], seen["pending"] = stats["live_exports"], stats["pending_releases"]
         seen["current"] = _core._device_current()
-        seen["refs"] = [sys.getrefcount(x) for x in self.watch]
+        # A buffer keeps the stream that it is ordered on, which is the last that was used on it.
+        on = [_ordered_on(x) for x in self.watch if isinstance(x, Buffer)]
+        seen["refs"] = [sys.getrefcount(x) - (on.count(x.handle) if isinstance(x, Stream) else 0) for x in self.watch]
         return seen
 
     def step(self, name: str, do: Callable[[], None], n: int, code: int, sticky: bool) -> bool:

@@ -777,28 +777,68 @@ def test_a_stream_that_is_closed_by_the_one_it_waits_for(device: Device, stream:
             s.wait(Closes())
 
 
+class Closes:
+    """An array whose producer closes a stream when it is asked."""
+
+    def __init__(self, array: Any, stream: Any) -> None:
+        self.array, self.stream = array, stream
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        self.stream.close()
+        return self.array.__dlpack__(**kwargs)
+
+
 def test_a_stream_that_is_closed_by_the_array_that_is_copied(device: Device) -> None:
-    class Closes:
-        def __init__(self, array: Any) -> None:
-            self.array = array
-
-        def __dlpack_device__(self) -> Any:
-            return self.array.__dlpack_device__()
-
-        def __dlpack__(self, **kwargs: Any) -> Any:
-            s.close()
-            return self.array.__dlpack__(**kwargs)
-
     # The memory is of another stream: its own would not be closed as long as it is there.
     home = device.create_stream()
     b = device.allocate(64, stream=home)
     view = handoff.StridedMemoryView.from_any_interface(b, home)
-    array = handoff.Array.full(64, 3, "int8")
     s = device.create_stream()
-    view.copy_from(Closes(array), s)
+    view.copy_from(Closes(handoff.Array.full(64, 3, "int8"), s), s)
     assert s.is_closed
     device.sync()
     assert read(handoff.StridedMemoryView.from_buffer(b, (64,), dtype="int8"), home) == [3] * 64
+
+
+def test_a_view_keeps_the_stream_that_it_is_ordered_on(device: Device, stream: Any) -> None:
+    """close() of it takes the handle away only when nobody is ordered after it any more."""
+    array = handoff.Array.full(64, 5, "int8")
+
+    def ordered() -> tuple[handoff.StridedMemoryView, Any]:
+        view = handoff.StridedMemoryView.from_any_interface(device.allocate(64, stream=stream), stream)
+        with device.create_stream() as s:
+            view.copy_from(array, s)
+        assert s.is_closed
+        return view, weakref.ref(s)
+
+    for use in (
+        lambda v: v,
+        lambda v: v.view(dtype="uint8"),
+        lambda v: handoff.StridedMemoryView.from_dlpack(v, stream),
+        lambda v: handoff.StridedMemoryView.from_any_interface(v, -1),
+        lambda v: handoff.StridedMemoryView.from_buffer(v, (64,), dtype="int8"),
+    ):
+        view, kept = ordered()
+        other = use(view)
+        if other is not view:
+            view.copy_to(handoff.Array.full(64, 0, "int8"), stream)  # view lets go of it
+        assert set(read(other, stream)) == {5}
+        del view, other
+        gc.collect()
+        assert kept() is None
+
+
+def test_a_stream_that_is_closed_by_the_array_that_is_imported(device: Device, stream: Any) -> None:
+    view = handoff.StridedMemoryView.from_any_interface(device.allocate(64, stream=stream), stream)
+    for take in (handoff.StridedMemoryView.from_dlpack, handoff.StridedMemoryView.from_any_interface):
+        s = device.create_stream()
+        taken = take(Closes(view, s), s)
+        assert s.is_closed
+        taken.copy_from(handoff.Array.full(64, 3, "int8"), stream)
+        assert set(read(taken, stream)) == {3}
 
 
 def test_a_stream_is_closed_while_a_view_is_copied_to_the_host(device: Device) -> None:
