@@ -161,7 +161,7 @@ static ho_result init(uint32_t flags)
 
 static ho_driver fake;
 
-static uintptr_t open_driver(ho_gpu_fault *f)
+static uintptr_t open_driver(const char *environment, ho_gpu_fault *f)
 {
 	(void)f;
 	fake.t.cuInit = init;
