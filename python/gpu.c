@@ -581,16 +581,6 @@ static ho_PyObject *buffer_new(ho_PyObject *m, ho_PyObject *const *args, ho_ssiz
 	return view != NULL ? ho_memory_new(args[0], view, (int)a[1], dev) : NULL;
 }
 
-static int has_method(ho_PyObject *o, const char *name)
-{
-	ho_PyObject *a = ho_py.PyObject_GetAttrString((ho_PyObject *)HO_TYPE(o), name);
-
-	if (a == NULL)
-		ho_py.PyErr_Clear();
-	ho_xdecref(a);
-	return a != NULL;
-}
-
 /* An address: an int, or a handle that int() takes (CUdeviceptr); not what int()
  * makes a number of by rounding or reading, and nothing that has a number besides. */
 static int take_address(const char *op, ho_PyObject *o, uint64_t *out)
@@ -603,7 +593,8 @@ static int take_address(const char *op, ho_PyObject *o, uint64_t *out)
 		return ho_raise(HO_X_TYPE, 0, op, "the address is a bool");
 	else if (ho_py.PyIndex_Check(o))
 		i = ho_py.PyNumber_Index(o);
-	else if (!has_method(o, "__int__") || has_method(o, "__float__") || has_method(o, "__cuda_stream__") ||
+	else if (!ho_type_has(o, "__int__") || ho_type_has(o, "__float__") ||
+	         ho_type_has(o, "__cuda_stream__") ||
 	         ho_py.PyType_IsSubtype(HO_TYPE(o), ho_memory_device_type()))
 		return ho_raise(HO_X_TYPE, 0, op, "the address is not an int");
 	else
@@ -618,24 +609,40 @@ static int take_address(const char *op, ho_PyObject *o, uint64_t *out)
 	return ho_raise(HO_X_RANGE, 0, op, "the address is negative or does not fit in 64 bits");
 }
 
+/* Memory of a source that is given back. */
+struct returned {
+	int64_t place[3]; /* device, kind, source */
+	int dev;
+	uint64_t ptr;
+	int64_t size;
+	ho_stream_ref on;
+};
+
+/* Reads the arguments device, kind, source, address, size, stream. 0 or -1. */
+static int take_returned(const char *fn, const char *op, ho_PyObject *const *args, ho_ssize n, struct returned *r)
+{
+	return resource_args(fn, args, n - 3, 0, 3, r->place) != 0 || take_address(op, args[3], &r->ptr) != 0 ||
+	                       take_size(op, args[4], &r->size) != 0 || (r->dev = ordinal(op, r->place[0])) < 0 ||
+	                       ho_gpu() == NULL || ho_stream_need(args[5], op, &r->on) != 0 ||
+	                       ho_stream_place(op, r->dev, &r->on) != 0
+	               ? -1
+	               : 0;
+}
+
 /* (device, kind, source, address, size, stream): gives memory back that no buffer has. */
 static ho_PyObject *memory_free(ho_PyObject *m, ho_PyObject *const *args, ho_ssize n)
 {
 	static const char op[] = "deallocate";
 	ho_gpu_fault f = { 0 };
-	ho_stream_ref s;
-	int64_t a[3], size;
-	uint64_t ptr;
-	int dev;
+	struct returned r;
 	(void)m;
 
-	if (resource_args("_memory_free", args, n - 3, 0, 3, a) != 0 || take_address(op, args[3], &ptr) != 0 ||
-	    take_size(op, args[4], &size) != 0 || (dev = ordinal(op, a[0])) < 0 || ho_gpu() == NULL ||
-	    ho_stream_need(args[5], op, &s) != 0 || ho_stream_place(op, dev, &s) != 0)
+	if (take_returned("_memory_free", op, args, n, &r) != 0)
 		return NULL;
-	if (size == 0) /* no memory, as allocate makes it */
+	if (r.size == 0) /* no memory, as allocate makes it */
 		return ho_newref(HO_NONE);
-	HO_HELD(stream_ref, &s, ho_go_gpu.memory_free(dev, (int)a[1], (uint64_t)a[2], ptr, size, s.handle, s.ctx, &f));
+	HO_HELD(stream_ref, &r.on, ho_go_gpu.memory_free(r.dev, (int)r.place[1], (uint64_t)r.place[2], r.ptr, r.size,
+	                                                 r.on.handle, r.on.ctx, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise(op, &f);
 		return NULL;
@@ -649,23 +656,20 @@ static ho_PyObject *buffer_adopt(ho_PyObject *m, ho_PyObject *const *args, ho_ss
 {
 	static const char op[] = "from_handle";
 	ho_gpu_fault f = { 0 };
-	ho_stream_ref s;
-	int64_t a[3], size;
-	uint64_t ptr;
-	int dev, taken;
+	struct returned r;
+	int taken;
 	(void)m;
 
-	if (resource_args("_buffer_adopt", args, n - 3, 1, 3, a) != 0 || take_address(op, args[4], &ptr) != 0 ||
-	    take_size(op, args[5], &size) != 0 || (dev = ordinal(op, a[0])) < 0 || ho_gpu() == NULL ||
-	    ho_stream_need(args[6], op, &s) != 0 || ho_stream_place(op, dev, &s) != 0)
+	if (take_returned("_buffer_adopt", op, args + 1, n - 1, &r) != 0)
 		return NULL;
-	HO_UNLOCKED(ho_go_gpu.memory_check(dev, (int)a[1], (uint64_t)a[2], ptr, size, &f));
+	HO_UNLOCKED(ho_go_gpu.memory_check(r.dev, (int)r.place[1], (uint64_t)r.place[2], r.ptr, r.size, &f));
 	if (f.kind != HO_FAULT_NONE) {
 		ho_gpu_raise(op, &f);
 		return NULL;
 	}
-	ho_PyObject *view = ho_buffer_adopt(dev, (int)a[1], (uint64_t)a[2], ptr, size, &s, &taken);
-	return view != NULL ? ho_memory_new(args[0], view, (int)a[1], dev) : NULL;
+	ho_PyObject *view =
+	        ho_buffer_adopt(r.dev, (int)r.place[1], (uint64_t)r.place[2], r.ptr, r.size, &r.on, &taken);
+	return view != NULL ? ho_memory_new(args[0], view, (int)r.place[1], r.dev) : NULL;
 }
 
 /* (cls, address, size, keep) -> a buffer of cls of memory that stays somebody

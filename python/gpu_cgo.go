@@ -431,25 +431,31 @@ func gpuBufferNew(ordinal, kind int, from uint64, size int64, handle, ctx uint64
 // gpuBufferAdopt takes memory over that somebody allocated from a source. On an
 // error it stays theirs.
 func gpuBufferAdopt(ordinal, kind int, from, ptr uint64, size int64, handle, ctx uint64) (made, error) {
-	d, err := device.Open(ordinal)
-	if err != nil {
-		return made{}, err
-	}
 	runtime.LockOSThread() // for a per-thread default stream
 	defer runtime.UnlockOSThread()
-	s, err := streamOf(handle, ctx)
-	if err != nil {
-		return made{}, err
-	}
-	r, err := sourceOf(d, kind, from)
-	if err != nil {
-		return made{}, err
-	}
-	b, err := device.ImportBuffer(driver.DevicePtr(ptr), size, r, s)
+	b, err := takenBack(ordinal, kind, from, ptr, size, handle, ctx)
 	if err != nil {
 		return made{}, err
 	}
 	return madeOf(b, ctx), nil
+}
+
+// takenBack is a Buffer of memory of a source, which goes back there on the stream. The caller is locked to
+// its thread.
+func takenBack(ordinal, kind int, from, ptr uint64, size int64, handle, ctx uint64) (*device.Buffer, error) {
+	d, err := device.Open(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	s, err := streamOf(handle, ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := sourceOf(d, kind, from)
+	if err != nil {
+		return nil, err
+	}
+	return device.ImportBuffer(driver.DevicePtr(ptr), size, r, s)
 }
 
 // gpuMemoryCheck refuses memory that did not come from a source: what the driver says of
@@ -510,19 +516,7 @@ func gpuMemoryFree(ordinal, kind int, from, ptr uint64, size int64, handle, ctx 
 	}
 	runtime.LockOSThread() // for a per-thread default stream
 	defer runtime.UnlockOSThread()
-	d, err := device.Open(ordinal)
-	if err != nil {
-		return err
-	}
-	s, err := streamOf(handle, ctx)
-	if err != nil {
-		return err
-	}
-	r, err := sourceOf(d, kind, from)
-	if err != nil {
-		return err
-	}
-	b, err := device.ImportBuffer(driver.DevicePtr(ptr), size, r, s)
+	b, err := takenBack(ordinal, kind, from, ptr, size, handle, ctx)
 	if err != nil {
 		return err
 	}

@@ -367,6 +367,17 @@ typedef struct ho_param {
  * first `required` must be given. */
 HO_HIDDEN int ho_parse(const char *fn, ho_PyObject *const *args, ho_ssize nargs, ho_PyObject *kwnames,
                        const ho_param *params, int n, int max_pos, int required, ho_PyObject **out);
+/* Whether the type of o has an attribute of that name. */
+static inline int ho_type_has(ho_PyObject *o, const char *name)
+{
+	ho_PyObject *a = ho_py.PyObject_GetAttrString((ho_PyObject *)HO_TYPE(o), name);
+
+	if (a == NULL)
+		ho_py.PyErr_Clear();
+	else
+		ho_py.Py_DecRef(a);
+	return a != NULL;
+}
 /* Whether that is the only keyword, interned as callers have it: for functions that
  * are nearly always called in one way, before ho_parse. */
 static inline int ho_only_keyword(ho_PyObject *kwnames, ho_PyObject *name)

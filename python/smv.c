@@ -156,6 +156,7 @@ static ho_PyObject *view_of_any(ho_PyObject *obj, int mode, const ho_stream_ref 
 	ho_failed f = { 0 };
 	ho_PyObject *r = NULL;
 
+	ho_stream_ref_hold(on); /* its object may be closed by the code of obj */
 	/* On a GPU DLPack goes before the CUDA array interface: it knows the device (R292). */
 	if (ho_speaks_dlpack(obj, &f))
 		r = view_of_dlpack(obj, mode, on, lenient);
@@ -169,6 +170,7 @@ static ho_PyObject *view_of_any(ho_PyObject *obj, int mode, const ho_stream_ref 
 		ho_raise(HO_X_PROTOCOL, 158, "from_any_interface",
 		         "the object has no __dlpack__, __cuda_array_interface__, __array_interface__ or buffer");
 	ho_failed_drop(&f);
+	ho_stream_ref_unhold(on);
 	return r;
 }
 
@@ -182,10 +184,7 @@ static ho_PyObject *from_any_interface(ho_PyObject *cls, ho_PyObject *const *arg
 	if (ho_parse("from_any_interface", args, n, kwnames, obj_stream, 2, 2, 1, a) != 0 ||
 	    (mode = ho_stream_arg(a[1], "from_any_interface", &on)) < 0)
 		return NULL;
-	ho_stream_ref_hold(&on);
-	ho_PyObject *v = view_of_any(a[0], mode, &on, 0);
-	ho_stream_ref_unhold(&on);
-	return v;
+	return view_of_any(a[0], mode, &on, 0);
 }
 
 /* StridedMemoryView(obj, stream_ptr): the constructor of code written for
@@ -229,10 +228,7 @@ static ho_PyObject *view_new(ho_PyTypeObject *type, ho_PyObject *args, ho_PyObje
 	                       1) != 0 ||
 	    (mode = ho_stream_arg(given[1], op, &on)) < 0)
 		return NULL;
-	ho_stream_ref_hold(&on);
-	ho_PyObject *v = view_of_any(given[0], mode, &on, 0);
-	ho_stream_ref_unhold(&on);
-	return v;
+	return view_of_any(given[0], mode, &on, 0);
 }
 
 /* The element type of from_buffer and view(): what dtype and itemsize say. */
@@ -407,19 +403,8 @@ static int take_offset(ho_PyObject *o, int64_t itemsize, int64_t *offset)
 /* Whether an object is an array of another library, whose strides count bytes. */
 static int is_foreign_array(ho_PyObject *o)
 {
-	static const char *const names[] = { "__array_interface__", "__cuda_array_interface__" };
-
-	if (HO_TYPE(o) == ho_view_type || HO_TYPE(o) == ho_array_type)
-		return 0;
-	int found = ho_py.PyObject_CheckBuffer(o);
-	for (size_t i = 0; !found && i < sizeof names / sizeof names[0]; i++) {
-		ho_PyObject *a = ho_py.PyObject_GetAttrString((ho_PyObject *)HO_TYPE(o), names[i]);
-		if (a == NULL)
-			ho_py.PyErr_Clear();
-		ho_xdecref(a);
-		found = a != NULL;
-	}
-	return found;
+	return !ho_is_view(o) && (ho_py.PyObject_CheckBuffer(o) || ho_type_has(o, "__array_interface__") ||
+	                          ho_type_has(o, "__cuda_array_interface__"));
 }
 
 /* (shape, strides or None), or an object with shape and strides. */
