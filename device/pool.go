@@ -128,6 +128,9 @@ func (d *Device) newPool(op string, loc driver.MemLocation, info MemoryInfo, opt
 	return p, nil
 }
 
+// made is object.made for a DevicePool that may be nil.
+func (p *DevicePool) made() bool { return p != nil && p.object.made() }
+
 // enter is object.enter for a DevicePool that may be nil.
 func (p *DevicePool) enter(op string) error {
 	if p == nil {
@@ -176,7 +179,7 @@ func (p *DevicePool) Close() error {
 // Allocate returns size bytes for work queued on s from now on.
 func (p *DevicePool) Allocate(size int64, s *Stream) (driver.DevicePtr, error) {
 	const op = "allocate"
-	if p == nil || !p.made() {
+	if !p.made() {
 		return 0, closed(op)
 	}
 	ctx, err := place(op, p.dev, size, s)
@@ -197,7 +200,7 @@ func (p *DevicePool) Allocate(size int64, s *Stream) (driver.DevicePtr, error) {
 // Deallocate frees an allocation of this pool in the order of s.
 func (p *DevicePool) Deallocate(ptr driver.DevicePtr, _ int64, s *Stream) error {
 	const op = "free"
-	if p == nil || !p.made() {
+	if !p.made() {
 		return closed(op)
 	}
 	if s == nil {
@@ -255,7 +258,7 @@ func (p *DevicePool) Trim(keep uint64) error {
 // wraps [ErrPeerAccess].
 func (p *DevicePool) SetAccess(peer *Device, can bool) error {
 	const op = "pool access"
-	if p == nil || !p.made() {
+	if !p.made() {
 		return closed(op)
 	}
 	if peer == nil {

@@ -57,7 +57,7 @@ func (p *DevicePool) expose() error {
 // is ordered by events ([EventOptions].Interprocess), or by waiting on the host.
 func (p *DevicePool) Share(b *Buffer) (SharedBuffer, error) {
 	const op = "share buffer"
-	if p == nil || !p.made() {
+	if !p.made() {
 		return SharedBuffer{}, closed(op)
 	}
 	if b == nil {
@@ -120,7 +120,7 @@ func (d *Device) OpenPool(fd int) (*DevicePool, error) {
 // other process. The pool may be closed first.
 func (p *DevicePool) Open(shared SharedBuffer, s *Stream) (*Buffer, error) {
 	const op = "open buffer"
-	if p == nil || !p.made() {
+	if !p.made() {
 		return nil, closed(op)
 	}
 	if p.imports == nil {
