@@ -4,11 +4,13 @@ package python
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-handoff/handoff/device/soft"
 )
@@ -30,6 +32,7 @@ var edges struct {
 	without int // the one to leave out, counted from 1
 	polls   string
 	made    []madeEdge
+	waits   int // how many of them block a thread
 }
 
 // gpuEdges is for tests of the edges that this package makes on the software device. "3" writes down those that are
@@ -37,6 +40,10 @@ var edges struct {
 // returns what was seen of missing synchronization, and forgets it. A question whether something is done, which may be
 // asked again and again, is one edge for each place that asks. Those that the library asks by itself, now and then, are not
 // counted unless "polled" follows the number and a colon; "deaf" leaves all of them out.
+//
+// What a test needs so that it does not depend on time: "waits" returns how often a thread was about to block, since the
+// edges are written down; "idle" whether all work is done, which is no question that anybody learns from; "slow:50ms" makes
+// each piece of work that late until "end".
 func gpuEdges(what string) (string, error) {
 	switch what {
 	case "end":
@@ -54,6 +61,15 @@ func gpuEdges(what string) (string, error) {
 			races = append(races, fmt.Sprintf("%s by %s, %s by %s", r.First.Kind, r.First.Op, r.Second.Kind, r.Second.Op))
 		}
 		return told(races)
+	case "idle":
+		return strconv.FormatBool(soft.Idle()), nil
+	case "waits":
+		edges.Lock()
+		defer edges.Unlock()
+		return strconv.Itoa(edges.waits), nil
+	}
+	if late, ok := strings.CutPrefix(what, "slow:"); ok {
+		return slowWork(late)
 	}
 	number, polls, _ := strings.Cut(what, ":")
 	n, err := strconv.Atoi(number)
@@ -65,10 +81,28 @@ func gpuEdges(what string) (string, error) {
 	}
 	w := &watchedEdges{}
 	edges.Lock()
-	edges.watch, edges.without, edges.polls = w, n, polls
+	edges.watch, edges.without, edges.polls, edges.waits = w, n, polls, 0
 	edges.Unlock()
 	soft.OmitEdges(w, omitEdge)
 	return "[]", nil
+}
+
+// slowWork makes all work late until the edges are no longer written down.
+func slowWork(late string) (string, error) {
+	d, err := time.ParseDuration(late)
+	if err != nil {
+		return "", err
+	}
+	edges.Lock()
+	defer edges.Unlock()
+	if edges.watch == nil {
+		return "", errors.New("nobody ends that")
+	}
+	stop, err := soft.SlowStream(0, d)
+	if err == nil {
+		edges.watch.Cleanup(stop)
+	}
+	return "[]", err
 }
 
 func told[T any](all []T) (string, error) {
@@ -94,6 +128,9 @@ func omitEdge(e soft.Edge) bool {
 	}
 	if polls && edges.polls != "polled" {
 		return edges.polls == "deaf"
+	}
+	if strings.HasSuffix(e.API, "Synchronize") {
+		edges.waits++
 	}
 	n := -1
 	if strings.HasSuffix(e.API, "Query") {

@@ -112,6 +112,12 @@ var huntCases = map[string]huntCase{
 		}
 		h.get(h.b)
 	}, 0, 0},
+	"idle, which nobody learns from": {func(h *hunted) {
+		h.set(h.a)
+		for !soft.Idle() { //nolint:revive // it waits by asking
+		}
+		h.get(h.b)
+	}, 1, 1},
 	"legacy after a blocking stream": {func(h *hunted) {
 		s := newStream(h.t, h.Driver, h.c, 0)
 		h.set(s)

@@ -70,6 +70,10 @@ type Live struct {
 // are retained; default streams and default pools do not.
 func LiveObjects() Live { return live() }
 
+// Idle says whether all work that was queued is done, of all streams. It is no wait: the hunt for missing
+// synchronization learns nothing from it, so that a test can let work end that its program was not told of.
+func Idle() bool { return idle() }
+
 // Launch is one launch of a kernel, as its function sees it. It is valid during the call,
 // on the goroutine of the call.
 type Launch = engine.Launch

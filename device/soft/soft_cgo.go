@@ -149,6 +149,11 @@ func live() Live {
 	return Live{}
 }
 
+func idle() bool {
+	e := std.e.Load()
+	return e == nil || e.Idle()
+}
+
 // threads are the states of OS threads by number. The slice is replaced, never changed.
 var threads struct {
 	sync.Mutex

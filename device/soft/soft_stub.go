@@ -8,3 +8,5 @@ const Available = false
 func enable(*Options) error { return ErrNotSupported }
 
 func live() Live { return Live{} }
+
+func idle() bool { return true }

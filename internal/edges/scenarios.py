@@ -126,17 +126,25 @@ class World:
         return release
 
     def later(self, release: Callable[[], None]) -> None:
-        """Let work go while this thread waits for it: late enough that it waits on a slow machine, too."""
+        """Let work go when somebody is about to wait for it, or when the scenario is over."""
         over = threading.Event()
+        before = told("waits")
 
         def wait() -> None:
-            over.wait(0.5)
+            while told("waits") == before and not over.wait(0.005):
+                pass
             release()
 
         t = threading.Thread(target=wait)
         t.start()
         self.stack.callback(t.join)
         self.stack.callback(over.set)
+
+    @staticmethod
+    def done() -> None:
+        """Let all work end. Nobody is told that it has."""
+        while not told("idle"):
+            time.sleep(0.001)
 
     def taken(self, stream: Any = None) -> StridedMemoryView:
         """A view of the memory that is pending on the producer's stream."""
@@ -182,7 +190,7 @@ def _(w: World) -> None:
 def _(w: World) -> None:
     v = w.taken()
     w.write(w.mem, w.p)
-    time.sleep(0.05)  # it is done, and nobody knows
+    w.done()
     StridedMemoryView.from_dlpack(v, w.c)
     w.read(w.mem, w.c)
 
@@ -236,7 +244,7 @@ def _(w: World) -> None:
 def _(w: World) -> None:
     v = w.taken()
     w.write(w.mem, w.p)
-    time.sleep(0.05)
+    w.done()
     told = Interface(w.mem)
     told.__cuda_array_interface__ = v.__cuda_array_interface__
     assert told.__cuda_array_interface__["stream"] is None
@@ -310,6 +318,7 @@ def _(w: World) -> None:
     release = w.busy(w.p)
     w.write(w.mem, w.p)
     w.later(release)
+    told("slow:100ms")  # the copy is not done before somebody waits for it
     w.keep(StridedMemoryView.from_dlpack(Producer(v, dl_device=(1, 0)), -1))
     w.write(w.mem, w.c)
 
@@ -350,7 +359,7 @@ def _(w: World) -> None:
 def _(w: World) -> None:
     w.c.wait(w.p)
     w.write(w.mem, w.p)
-    time.sleep(0.05)
+    w.done()
     w.c.wait(w.p)
     w.read(w.mem, w.c)
 
@@ -467,8 +476,8 @@ def _(w: World) -> None:
     w.write(w.mem, w.p)
 
 
-def told(what: str) -> list[Any]:
-    return json.loads(_core._inject("edges:" + what))  # type: ignore[no-any-return]
+def told(what: str) -> Any:
+    return json.loads(_core._inject("edges:" + what))
 
 
 # Where the library asks by itself whether work is done, and where nobody may hear of that but by the question

@@ -272,6 +272,23 @@ func (e *Engine) barrier(s *stream) ([]*task, Code) {
 // idle says whether everything submitted has been done. The caller holds e.mu.
 func (s *stream) idle() bool { return s.tail == nil || s.tail.done.Load() }
 
+// Idle says whether all work of all streams is done.
+func (e *Engine) Idle() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range e.allContexts() {
+		if c.legacy != nil && !c.legacy.idle() {
+			return false
+		}
+		for s := range c.streams {
+			if !s.idle() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // join notes that everything up to d is before what comes next on s.
 func (s *stream) join(d *task) {
 	if d.s == s || s.after[d.s.id] >= d.seq {
