@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -641,6 +642,8 @@ func TestEveryEdgeIsNeeded(t *testing.T) {
 		t.Skip("the hunt is the software device's")
 	}
 	testdriver.Open(t)
+	// How a copy is shared out depends on it, and with that the edges.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	warm := newWorld() // kernels are loaded, staging memory is there
 	check(memview.PrepareCopies(warm.p.View()))
 	check(memview.PrepareCopies(warm.q.View()))

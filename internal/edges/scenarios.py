@@ -161,6 +161,12 @@ class World:
         _core._flush()
         self.settle()
         self.kept.clear()
+        # Nothing is left that a later trial could learn from.
+        for b in (*self.buffers, self.pinned, self.there):
+            b.close()
+        _core._flush()
+        for s in (self.p, self.c, self.q, self.far):
+            s.close()
 
 
 SCENARIOS: dict[str, Callable[[World], Any]] = {}
