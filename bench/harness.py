@@ -115,7 +115,9 @@ class GoBenchmark:
         return found
 
 
-def run(rows: list[Row], rounds: int, budget_s: float = 0.02) -> None:
+def run(
+    rows: list[Row], rounds: int, budget_s: float = 0.02, clock: Callable[[], float] = time.perf_counter
+) -> None:
     """Runs the rounds. In each, a row takes turns for as long as its budget lasts, once at least."""
     for row in rows:  # warm both sides
         row.ours()
@@ -128,12 +130,12 @@ def run(rows: list[Row], rounds: int, budget_s: float = 0.02) -> None:
             sides = [(row.ours, row.ours_ns), (row.peer_side, row.peer_ns)]
             if r % 2:
                 sides.reverse()
-            end = time.perf_counter() + budget_s
+            end = clock() + budget_s
             while True:
                 for side, times in sides:
                     times.append(side())
                 sides.reverse()  # the other one goes first
-                if time.perf_counter() >= end:
+                if clock() >= end:
                     break
         print(f"\rround {r + 1}/{rounds}", end="", file=sys.stderr, flush=True)
     print("\r" + " " * 20 + "\r", end="", file=sys.stderr)

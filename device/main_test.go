@@ -88,7 +88,7 @@ func read(t testing.TB, b *device.Buffer, s *device.Stream) []byte {
 
 func soon(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(background, 20*time.Second)
+	ctx, cancel := context.WithTimeout(background, time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

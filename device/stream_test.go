@@ -351,7 +351,7 @@ func TestCloseDoesNotWaitForWaits(t *testing.T) {
 	c, err := d.NewStream(nil)
 	require.NoError(t, err)
 	before := soft.LiveObjects().Streams
-	slow, err := soft.Inject(soft.Fault{API: "cuStreamWaitEvent", Nth: 1, Delay: 200 * time.Millisecond})
+	slow, err := soft.Inject(soft.Fault{API: "cuStreamWaitEvent", Nth: 1, Delay: 2 * time.Second})
 	require.NoError(t, err)
 	defer slow.Remove()
 	done := make(chan error)

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 // flush waits until memory outside of pools is given back, which would wait for the work that the next test
 // holds up.
 func flush(t testing.TB) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(t, device.Flush(ctx))
 }

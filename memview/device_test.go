@@ -32,7 +32,7 @@ func openDevice(t testing.TB, ordinal int) *device.Device {
 		t.Skipf("needs %d devices, there are %d", ordinal+1, n)
 	}
 	t.Cleanup(func() { // freeing pinned memory would wait for the work that the next test holds up
-		ctx, cancel := context.WithTimeout(background, 20*time.Second)
+		ctx, cancel := context.WithTimeout(background, time.Minute)
 		defer cancel()
 		require.NoError(t, device.Flush(ctx))
 	})

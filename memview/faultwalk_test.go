@@ -133,7 +133,7 @@ func (w *walkViews) released(gone *atomic.Int64) (memview.StridedMemoryView, err
 
 // exactlyOnce says that a deleter has not run once, when all that is held back is gone.
 func exactlyOnce(gone *atomic.Int64, err error) error {
-	ctx, cancel := context.WithTimeout(background, 20*time.Second)
+	ctx, cancel := context.WithTimeout(background, time.Minute)
 	defer cancel()
 	if late := memview.Flush(ctx); late != nil { // it may meet the fault
 		err = errors.Join(err, late, memview.Flush(ctx))

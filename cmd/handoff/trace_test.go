@@ -70,6 +70,9 @@ func tracedChild() int {
 	check(out.CopyToHost(context.Background(), host, stream2))
 	check(buf.Close())
 	check(out.Close())
+	check(stream1.Synchronize(context.Background()))
+	check(stream2.Synchronize(context.Background()))
+	check(device.Flush(context.Background()))
 	check(stream1.Close())
 	check(stream2.Close())
 	return 3

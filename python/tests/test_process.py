@@ -421,7 +421,7 @@ def test_threads_that_come_and_go(run: Any) -> None:
     # Releases without the GIL start a thread once, not once a thread.
     run(
         """
-import threading
+import threading, time
 from handoff import Array, StridedMemoryView, _core
 def status(key): return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(key))
 def work():
@@ -436,7 +436,8 @@ def wave(n):
 wave(500)
 memory, threads = status("VmRSS"), status("Threads")
 wave(2000)
-assert status("Threads") <= threads + 4, (threads, status("Threads"))
+end = time.monotonic() + 60  # a thread that was joined may still be there for a moment
+while status("Threads") > threads + 4: assert time.monotonic() < end, (threads, status("Threads"))
 assert status("VmRSS") < memory + 20_000, (memory, status("VmRSS"))
 assert _core._stats()["live_exports"] == 0
 """,

@@ -6,7 +6,6 @@ import faulthandler
 import json
 import os
 import signal
-import time
 
 import pytest
 
@@ -35,9 +34,10 @@ def run(fault: str, only: set[str]) -> dict[str, list[str]]:
         os.close(r)
         faulthandler.disable()  # a crash is what some are here for, and not a fault of this run
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        signal.alarm(20)
-        gpu.PATIENCE = 0.3
-        core.PATIENCE = 1.0 if fault in ("", "gpu", "rocm") else 0.1
+        good = fault in ("", "gpu", "rocm")  # and need not be ended
+        signal.alarm(300 if good else 20)
+        gpu.PATIENCE = 10.0 if good else 0.3
+        core.PATIENCE = 1.0 if good else 0.1
         out = os.fdopen(w, "w")
         t = reference.Reference(fault)
         for c in CHECKS.values():
@@ -65,9 +65,7 @@ def run(fault: str, only: set[str]) -> dict[str, list[str]]:
                 open_rules = []
                 for rule, status in d["done"].items():
                     found.setdefault(rule, []).append(status)
-    end = time.monotonic() + 30
     _, code = os.waitpid(pid, 0)
-    assert time.monotonic() < end
     if code:
         for rule in open_rules:
             found.setdefault(rule, []).append(f"crashed {code}")

@@ -30,6 +30,7 @@ PER_THREAD uintptr_t stack[16];
 PER_THREAD int depth;
 
 static _Atomic int events_made, events_destroyed, records, waits, queries, switches, wrong_event, procs_asked;
+static _Atomic int inside, most_inside; /* threads in cuStreamSynchronize */
 static _Atomic int generation; /* events of an older one are stale */
 static _Atomic int stream_status;
 static _Atomic uintptr_t last_stream;
@@ -101,6 +102,7 @@ EXPORT int cuDeviceGetAttribute(int *v, int attr, int dev)
 	case 100006: *v = wrong_event; return OK;
 	case 100007: *v = procs_asked; return OK;
 	case 100008: *v = (int)last_stream; return OK;
+	case 100009: *v = most_inside; return OK;
 	case 200000: generation++; return OK;
 	case 200001: stream_status = OK; return OK;
 	case 200002: stream_status = NOT_READY; return OK;
@@ -296,10 +298,14 @@ EXPORT int cuMemPoolGetAttribute(uintptr_t pool, int attr, void *v)
 EXPORT int cuStreamSynchronize(uintptr_t s)
 {
 	struct timespec t = {0, 20 * 1000 * 1000};
+	int n = ++inside, most = most_inside;
 
 	last_stream = s;
+	while (n > most && !atomic_compare_exchange_weak(&most_inside, &most, n))
+		;
 	while (nanosleep(&t, &t) != 0 && errno == EINTR)
 		;
+	inside--;
 	return OK;
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -123,12 +122,12 @@ def test_another_thread_drops_the_owner(m: ModuleType) -> None:
 
 def test_a_slow_deleter_holds_nobody_up(m: ModuleType) -> None:
     """A deleter that takes its time runs once, while others go on; on a thread of Go too."""
-    started, ended = threading.Event(), threading.Event()
+    started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(h.Managed):
         def _delete(self, address: int) -> None:
             started.set()
-            time.sleep(0.1)
+            assert go_on.wait(60)
             super()._delete(address)
             ended.set()
 
@@ -142,9 +141,11 @@ def test_a_slow_deleter_holds_nobody_up(m: ModuleType) -> None:
     while not ended.is_set():
         assert m.i64(turns) == turns
         turns += 1
-    t.join(20)
+        if turns > 10:
+            go_on.set()
+    t.join(60)
     assert (slow.deleted, slow.wrong) == (1, 0)
-    assert turns > 10, "calls stood still while the deleter ran"
+    assert go_on.is_set(), "calls stood still while the deleter ran"
 
 
 def test_deleters_on_other_threads(m: ModuleType) -> None:

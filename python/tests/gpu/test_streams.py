@@ -310,8 +310,15 @@ def test_closed_while_another_thread_waits(what: str, device: Device, gate: Any)
                 errors.append(e)
 
         t = threading.Thread(target=wait)
-        t.start()
-        time.sleep(0.05)  # by now it waits
+        if real_gpu():
+            t.start()
+            time.sleep(0.5)  # by now it waits
+        else:
+            _core._inject("edges:0")
+            t.start()
+            while _core._inject("edges:waits") == "0":
+                time.sleep(0.001)
+            _core._inject("edges:end")
         before = alive()
         waited.close()
         assert waited.is_closed
