@@ -7,8 +7,9 @@
  * handle it: a program that computes goes on for ever (B377). Go's threads cannot block signals, as every
  * program that a Go function starts would have them blocked, too.
  *
- * So the handler is put in front of the one that is there when this library is loaded, and sends the signal on to
- * the process's first thread. Handlers that a program sets with signal.signal replace it.
+ * So a handler is put in front of the one that is there when this library is loaded, and sends the signal on to
+ * the process's first thread. Where another thread loads the library, Python's main thread may not be the first, and
+ * nothing is changed. Handlers that a program sets with signal.signal replace it.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -34,7 +35,9 @@ static void on_interrupt(int sig, siginfo_t *info, void *context)
 /* Before the constructor that starts Go, which looks at the handlers that are there and changes their flags. */
 __attribute__((constructor(101))) static void take_interrupts(void)
 {
-	if (sigaction(SIGINT, NULL, &before) != 0 || before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)
+	if (syscall(SYS_gettid) != getpid() || sigaction(SIGINT, NULL, &before) != 0)
+		return;
+	if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)
 		return;
 
 	struct sigaction ours = before;

@@ -252,7 +252,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sends a signal to a thread by its number")
 def test_B377_keyboard_interrupt_on_a_thread_of_go() -> None:
-    """The kernel gives a process's signal to any thread, and the loop of Python before 3.13 sees it from its own only."""
+    """The kernel gives a signal to any thread, and the loop of Python before 3.13 sees it from its own only."""
     code = """
 import handoff
 handoff.Array.zeros(3)
