@@ -31,11 +31,7 @@ func openDevice(t testing.TB, ordinal int) *device.Device {
 	if n <= ordinal {
 		t.Skipf("needs %d devices, there are %d", ordinal+1, n)
 	}
-	t.Cleanup(func() { // freeing pinned memory would wait for the work that the next test holds up
-		ctx, cancel := context.WithTimeout(background, time.Minute)
-		defer cancel()
-		require.NoError(t, device.Flush(ctx))
-	})
+	t.Cleanup(func() { flush(t) })
 	d := must(device.Open(ordinal))
 	prepared[min(ordinal, 1)].Do(func() {
 		// Kernels must not be loaded for the first time while a test holds
@@ -46,6 +42,15 @@ func openDevice(t testing.TB, ordinal int) *device.Device {
 		require.NoError(t, s.Close())
 	})
 	return d
+}
+
+// flush waits until nothing is left to free: the driver would wait for the work that the next test holds up, and the
+// checking layer takes that wait for over as soon as it begins.
+func flush(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, time.Minute)
+	defer cancel()
+	require.NoError(t, device.Flush(ctx))
 }
 
 var prepared [2]sync.Once
@@ -62,6 +67,7 @@ func newStream(t testing.TB, d *device.Device) *device.Stream {
 	t.Cleanup(func() {
 		require.NoError(t, memview.Flush(background))
 		require.NoError(t, s.Close())
+		flush(t)
 	})
 	return s
 }
