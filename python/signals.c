@@ -9,10 +9,14 @@
  *
  * So a handler is put in front of the one that is there when this library is loaded, and sends the signal on to
  * the process's first thread. Where another thread loads the library, Python's main thread may not be the first, and
- * nothing is changed. Handlers that a program sets with signal.signal replace it.
+ * nothing is changed. A handler that a program sets with signal.signal replaces it, one that asyncio.run sets, too.
  */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,12 +24,35 @@
 
 static struct sigaction before; /* Python's, of SIGINT */
 
+/* Would the process's first thread take the signal? One that blocks it would leave it pending. */
+static int first_takes(int sig)
+{
+	static const char line[] = "\nSigBlk:";
+	char text[4096];
+	int f = open("/proc/self/status", O_RDONLY | O_CLOEXEC); /* the first thread's */
+	ssize_t n = f < 0 ? -1 : read(f, text, sizeof text - 1);
+
+	if (f >= 0)
+		close(f);
+	if (n <= 0)
+		return 0;
+	text[n] = 0;
+
+	char *at = strstr(text, line);
+
+	return at != NULL && !(strtoull(at + sizeof line - 1, NULL, 16) >> (sig - 1) & 1);
+}
+
 static void on_interrupt(int sig, siginfo_t *info, void *context)
 {
 	pid_t process = getpid(); /* that of a child, after fork */
+	int saved = errno;
 
-	if (syscall(SYS_gettid) != process && syscall(SYS_tgkill, process, process, sig) == 0)
+	if (syscall(SYS_gettid) != process && first_takes(sig) && syscall(SYS_tgkill, process, process, sig) == 0) {
+		errno = saved;
 		return;
+	}
+	errno = saved;
 	if (before.sa_flags & SA_SIGINFO)
 		before.sa_sigaction(sig, info, context);
 	else

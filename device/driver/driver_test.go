@@ -91,6 +91,7 @@ const (
 	staleEvents driver.DeviceAttribute = 200000 + iota
 	streamsIdle
 	streamsBusy
+	nobodyInside
 )
 
 // inGo runs f on a goroutine that wg counts.
@@ -765,6 +766,7 @@ func TestBlockingCallsRunSideBySide(t *testing.T) {
 	d := open(t)
 	ctx, _ := d.DevicePrimaryCtxRetain(0)
 	// 20 ms each: a second thread comes in meanwhile, or with a later call.
+	counter(t, d, nobodyInside)
 	for end := time.Now().Add(time.Minute); counter(t, d, mostInside) < 2; {
 		require.True(t, time.Now().Before(end), "the calls ran one after the other")
 		var wg sync.WaitGroup

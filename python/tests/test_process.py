@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import limit
@@ -238,16 +239,19 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
-    p = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert p.stdout is not None
-    assert p.stdout.readline() == "ready\n"
-    p.send_signal(signal.SIGINT)
-    try:
-        out, _ = p.communicate(timeout=60)
-    finally:
-        p.kill()
-    assert out == "interrupted\n"
-    assert p.returncode == 0
+    assert interrupted(code, lambda p: p.send_signal(signal.SIGINT)) == ("interrupted\n", 0)
+
+
+def interrupted(code: str, interrupt: Callable[[subprocess.Popen[str]], None]) -> tuple[str, int]:
+    """What a program says after "ready", when it is interrupted, and its status."""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as p:
+        try:
+            assert p.stdout is not None
+            assert p.stdout.readline() == "ready\n"
+            interrupt(p)
+            return p.communicate(timeout=60)[0], p.returncode
+        finally:
+            p.kill()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sends a signal to a thread by its number")
@@ -262,18 +266,29 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
-    p = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert p.stdout is not None
-    assert p.stdout.readline() == "ready\n"
-    others = [int(t) for t in os.listdir(f"/proc/{p.pid}/task") if int(t) != p.pid]
-    assert others, "Go has threads"
-    try:
+
+    def a_thread_of_go(p: subprocess.Popen[str]) -> None:
+        others = [int(t) for t in os.listdir(f"/proc/{p.pid}/task") if int(t) != p.pid]
         assert ctypes.CDLL(None).tgkill(p.pid, others[-1], signal.SIGINT) == 0
-        out, _ = p.communicate(timeout=30)
-    finally:
-        p.kill()
-    assert out == "interrupted\n"
-    assert p.returncode == 0
+
+    assert interrupted(code, a_thread_of_go) == ("interrupted\n", 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sends a signal to a thread by its number")
+def test_B377_keyboard_interrupt_blocked_in_the_main_thread() -> None:
+    """It is not sent on to a thread that blocks it, where it would wait."""
+    code = """
+import signal, threading, time, handoff
+handoff.Array.zeros(3)
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+try:
+    print("ready", flush=True)
+    while True: time.sleep(0.01)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    assert interrupted(code, lambda p: p.send_signal(signal.SIGINT)) == ("interrupted\n", 0)
 
 
 def test_B386_subinterpreter(run: Any) -> None:

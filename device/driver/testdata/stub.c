@@ -106,6 +106,7 @@ EXPORT int cuDeviceGetAttribute(int *v, int attr, int dev)
 	case 200000: generation++; return OK;
 	case 200001: stream_status = OK; return OK;
 	case 200002: stream_status = NOT_READY; return OK;
+	case 200003: most_inside = 0; return OK;
 	}
 	if (attr < 1 || attr > 140)
 		return INVALID_VALUE;

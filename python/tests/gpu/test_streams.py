@@ -316,7 +316,7 @@ def test_closed_while_another_thread_waits(what: str, device: Device, gate: Any)
         else:
             _core._inject("edges:0")
             t.start()
-            while _core._inject("edges:waits") == "0":
+            while _core._inject("edges:waits") == "0" and t.is_alive():
                 time.sleep(0.001)
             _core._inject("edges:end")
         before = alive()
