@@ -47,12 +47,11 @@ static void on_interrupt(int sig, siginfo_t *info, void *context)
 {
 	pid_t process = getpid(); /* that of a child, after fork */
 	int saved = errno;
+	int sent = syscall(SYS_gettid) != process && first_takes(sig) && syscall(SYS_tgkill, process, process, sig) == 0;
 
-	if (syscall(SYS_gettid) != process && first_takes(sig) && syscall(SYS_tgkill, process, process, sig) == 0) {
-		errno = saved;
-		return;
-	}
 	errno = saved;
+	if (sent)
+		return;
 	if (before.sa_flags & SA_SIGINFO)
 		before.sa_sigaction(sig, info, context);
 	else

@@ -274,7 +274,7 @@ except KeyboardInterrupt:
     assert interrupted(code, a_thread_of_go) == ("interrupted\n", 0)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="sends a signal to a thread by its number")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: elsewhere nothing is sent on")
 def test_B377_keyboard_interrupt_blocked_in_the_main_thread() -> None:
     """It is not sent on to a thread that blocks it, where it would wait."""
     code = """

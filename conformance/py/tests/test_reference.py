@@ -6,6 +6,7 @@ import faulthandler
 import json
 import os
 import signal
+import time
 
 import pytest
 
@@ -65,7 +66,9 @@ def run(fault: str, only: set[str]) -> dict[str, list[str]]:
                 open_rules = []
                 for rule, status in d["done"].items():
                     found.setdefault(rule, []).append(status)
+    end = time.monotonic() + 30
     _, code = os.waitpid(pid, 0)
+    assert time.monotonic() < end
     if code:
         for rule in open_rules:
             found.setdefault(rule, []).append(f"crashed {code}")

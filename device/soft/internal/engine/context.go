@@ -215,6 +215,16 @@ func (c *Context) tails() []*task {
 	return r
 }
 
+// tails is that of all contexts. The caller holds e.mu.
+func (e *Engine) tails() (r []*task) {
+	for _, c := range e.allContexts() {
+		if c.alive {
+			r = append(r, c.tails()...)
+		}
+	}
+	return r
+}
+
 // CtxPush is cuCtxPushCurrent.
 func (e *Engine) CtxPush(t *Thread, h Handle) Code {
 	if h == 0 {

@@ -50,12 +50,7 @@ func (e *Engine) Hunter() *hunt.Hunter {
 // everything was.
 func (e *Engine) Settle(d time.Duration) bool {
 	e.mu.Lock()
-	var tails []*task
-	for _, c := range e.allContexts() {
-		if c.alive {
-			tails = append(tails, c.tails()...)
-		}
-	}
+	tails := e.tails()
 	e.mu.Unlock()
 	limit := time.NewTimer(d)
 	defer limit.Stop()

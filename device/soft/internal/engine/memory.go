@@ -334,12 +334,7 @@ func (e *Engine) HostFree(t *Thread, addr uint64) Code {
 // dropHost waits for the work of the allocation's context, then removes it.
 func (e *Engine) dropHost(a *alloc) Code {
 	e.mu.Lock()
-	var tails []*task
-	for _, c := range e.allContexts() {
-		if c.alive {
-			tails = append(tails, c.tails()...)
-		}
-	}
+	tails := e.tails()
 	over := e.passed(nil, e.allContexts()...)
 	e.mu.Unlock()
 	for _, t := range tails {

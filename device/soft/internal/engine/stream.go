@@ -276,17 +276,7 @@ func (s *stream) idle() bool { return s.tail == nil || s.tail.done.Load() }
 func (e *Engine) Idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, c := range e.allContexts() {
-		if c.legacy != nil && !c.legacy.idle() {
-			return false
-		}
-		for s := range c.streams {
-			if !s.idle() {
-				return false
-			}
-		}
-	}
-	return true
+	return len(e.tails()) == 0
 }
 
 // join notes that everything up to d is before what comes next on s.
